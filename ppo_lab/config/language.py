@@ -1,0 +1,235 @@
+"""Settings of an RLHF run: corpus, four models, rewards, KL, sampling, evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from .base import Config
+from .ppo import CheckpointConfig, LogConfig, OptimizerConfig, PPOConfig
+
+
+class CorpusConfig(Config):
+    """Where texts and prompts come from; see rlhf.corpus."""
+
+    kind: Literal["grammar", "text", "jsonl", "dataset", "human-reviews", "language"] = Field(
+        "grammar",
+        description="grammar: the embedded movie reviews; text: one text a line; jsonl; dataset: a Hugging Face "
+        "dataset name; human-reviews: fetched rated snippets; language: the enumerable one.",
+    )
+    path: str | None = Field(None, description="File, or dataset name (with /config after it where it needs one).")
+    field: str = Field("text", description="Key of the text in jsonl and dataset rows.")
+    prompt_field: str | None = Field(None, description="Key of a ready prompt; None: the first words of the text.")
+    split: str = Field("train", description="Split of a Hugging Face dataset.")
+    size: PositiveInt = Field(4000, description="Texts drawn from the grammar, or the most that are read.")
+    sentences: PositiveInt = Field(1, description="Sentences in one text (grammar). Higher: longer answers.")
+    prompt_words: tuple[PositiveInt, PositiveInt] = Field((2, 4), description="Fewest and most words of a prompt.")
+    held_out: PositiveInt = Field(256, description="Prompts kept for evaluation; never trained on.")
+    max_prompt_tokens: PositiveInt = Field(16, description="Longest prompt in tokens.")
+    overlong: Literal["drop", "truncate", "error"] = Field(
+        "error", description="What happens to longer prompts; truncate keeps the end."
+    )
+    chat: bool = Field(False, description="Put prompts through the tokenizer's chat template.")
+
+
+class PolicyConfig(Config):
+    """The language model that is trained; its untouched copy is the reference."""
+
+    path: str | None = Field(None, description="Local folder, hub name or fetched model; None: build a tiny one.")
+    family: Literal["llama", "gpt2"] = Field("llama", description="Architecture of a tiny build.")
+    layers: PositiveInt = Field(3, description="Blocks of a tiny build. Higher: more capacity, slower.")
+    width: PositiveInt = Field(96, description="Hidden size of a tiny build.")
+    heads: PositiveInt = Field(4, description="Attention heads of a tiny build; divides width.")
+    context: PositiveInt = Field(64, description="Positions of a tiny build.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Used in SFT and reward training only, never in PPO.")
+    trainable_layers: PositiveInt | None = Field(
+        None, description="Train only the last so many blocks and the final norm; None: everything."
+    )
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> PolicyConfig:
+        if self.path is None and self.width % self.heads:
+            raise ValueError(f"policy.heads must divide policy.width {self.width}, got {self.heads}; try 4")
+        return self
+
+
+class SFTConfig(Config):
+    """Supervised fine-tuning on the corpus before PPO; steps 0 leaves the model as it is."""
+
+    steps: NonNegativeInt = Field(600, description="Optimizer steps. Higher: lower loss, then memorised texts.")
+    batch: PositiveInt = Field(64, description="Texts a step.")
+    rate: PositiveFloat = Field(3e-3, description="Peak rate, warm-up then cosine. Higher: faster, then diverges.")
+    weight_decay: NonNegativeFloat = Field(0.01, description="Decoupled decay.")
+
+
+class RewardModelConfig(Config):
+    """Bradley–Terry training of a scalar reward model on preference pairs."""
+
+    path: str | None = Field(None, description="Start from this sequence-classification or encoder model; None: SFT.")
+    pairs: PositiveInt = Field(2500, description="Training pairs. Fewer: the model is good or useless by luck.")
+    held_out_pairs: PositiveInt = Field(1000, description="Pairs kept for accuracy, margin and calibration.")
+    labels: str = Field("vader", description="Who prefers: vader, ratings (human), or module:function on texts.")
+    noise: float = Field(0.25, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")
+    min_gap: NonNegativeFloat = Field(0.0, description="Least difference of the label scores within a pair.")
+    epochs: PositiveInt = Field(3, description="Passes over the pairs. Higher: better fit, then over-fitting.")
+    batch: PositiveInt = Field(64, description="Pairs a step.")
+    rate: PositiveFloat = Field(1e-3, description="Peak rate.")
+    weight_decay: NonNegativeFloat = Field(0.01, description="L2 of the reward model.")
+    center: NonNegativeFloat = Field(0.01, description="Weight of (r_w + r_l)², which pins the free constant.")
+    threshold: float = Field(0.75, ge=0.5, le=1, description="Held-out pair accuracy below which PPO does not start.")
+    allow_weak_reward_model: bool = Field(False, description="Start PPO all the same.")
+
+
+class RewardSource(Config):
+    """One reward; several are summed after their weights."""
+
+    kind: Literal["model", "callable", "vader", "language"] = Field(
+        "model", description="model: a reward model; callable: module:function or file.py:function; vader: the lexicon."
+    )
+    path: str | None = Field(None, description="Model folder or hub name, or the callable; None: the trained one.")
+    weight: float = Field(1.0, description="Multiplies this reward. Higher: it counts more against the others.")
+
+
+class RewardConfig(Config):
+    """From several opinions to one score a response: normalise, weigh, sum, clip, missing-EOS rule."""
+
+    sources: tuple[RewardSource, ...] = Field((RewardSource(),), min_length=1, description="What is summed.")
+    normalize: Literal["none", "reference", "running"] = Field(
+        "reference",
+        description="reference: mean 0 and deviation 1 on answers of the reference (Ziegler et al. 2019); running: "
+        "over all scores so far.",
+    )
+    clip: PositiveFloat | None = Field(None, description="Bound on |score|. Lower: outliers count less.")
+    missing_eos: Literal["none", "subtract", "replace"] = Field("none", description="Rule for answers cut at the cap.")
+    penalty: NonNegativeFloat = Field(1.0, description="Subtracted, or -penalty is the score (missing_eos).")
+    timeout: PositiveFloat = Field(300.0, description="Seconds a reward callable may take for one batch.")
+    batch: PositiveInt = Field(64, description="Rows in one forward of a reward model.")
+
+
+class KLConfig(Config):
+    """The leash to the reference (nats). Where it stands, how it is estimated, who sets β."""
+
+    beta: NonNegativeFloat = Field(0.05, description="Weight of the KL. Higher: nearer to the reference.")
+    placement: Literal["reward", "loss"] = Field("reward", description="Inside the token reward, or in the loss.")
+    estimator: Literal["k1", "k2", "k3", "exact"] = Field(
+        "k1", description="k1 in the reward; k2 or exact in the loss. exact: full vocabulary, loss only."
+    )
+    controller: Literal["fixed", "proportional", "double_or_halve", "step_1_5"] = Field(
+        "fixed", description="How β follows the summed k1 per sequence of the last rollout."
+    )
+    target: PositiveFloat = Field(6.0, description="Nats per sequence that the controller aims at.")
+    horizon: PositiveInt = Field(10000, description="Sequences over which proportional acts. Lower: β moves faster.")
+
+    @model_validator(mode="after")
+    def _exact_in_loss(self) -> KLConfig:
+        if self.estimator == "exact" and self.placement == "reward":
+            raise ValueError("kl.estimator exact needs kl.placement loss, got reward; use k1 in the reward")
+        return self
+
+
+class SamplingConfig(Config):
+    """One rollout: prompts × samples answers of at most max_new_tokens tokens."""
+
+    prompts: PositiveInt = Field(128, description="Prompts a step.")
+    samples: PositiveInt = Field(1, description="Answers a prompt.")
+    max_new_tokens: PositiveInt = Field(16, description="The cap. Higher: longer answers, more KL to spread.")
+    temperature: PositiveFloat = Field(1.0, description="Divides the logits of policy, old, reference and entropy.")
+    top_k: PositiveInt | None = Field(None, description="Refused in training: the ratio would be of two policies.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Refused in training, likewise.")
+    stop: tuple[str, ...] = Field((), description="Tokens that end an answer besides the tokenizer's EOS.")
+    suppress: tuple[str, ...] = Field((), description="Tokens never sampled; masked on both sides of every ratio.")
+    old_logp: Literal["recompute", "sampler"] = Field(
+        "recompute", description="Denominator of the ratio: the update's own forward, or the sampler's figures."
+    )
+    batch: PositiveInt | None = Field(None, description="Rows sampled and scored at a time; None: all.")
+
+    @model_validator(mode="after")
+    def _no_filter(self) -> SamplingConfig:
+        for name in ("top_k", "top_p"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"sampling.{name} must be unset in training (log-probs of the full softmax would not be those of "
+                    f"the filtered sampler), got {getattr(self, name)}; remove it, or lower sampling.temperature"
+                )
+        return self
+
+
+class CriticConfig(Config):
+    """Values per token, read at the position before each token."""
+
+    init: Literal["auto", "reward_model", "policy"] = Field(
+        "auto", description="auto: from the reward model where it is causal and shares the tokenizer, else the policy."
+    )
+    trunk: Literal["separate", "shared"] = Field("separate", description="Own network, or a head on the actor's.")
+    head: Literal["linear", "mlp"] = Field("linear", description="Value head; mlp has one hidden layer.")
+    head_std: PositiveFloat = Field(0.01, description="Initial deviation of a fresh head.")
+    warmup: NonNegativeInt = Field(0, description="First PPO steps in which only the critic learns.")
+
+
+class EvaluationConfig(Config):
+    """Held-out prompts, greedy and sampled with the same noise each time."""
+
+    every: PositiveInt = Field(10, description="Steps between evaluations; the last step always has one.")
+    prompts: PositiveInt = Field(128, description="Held-out prompts used.")
+    gold: str | None = Field(None, description="vader or module:function: logged, never used to choose.")
+
+
+class RLHFConfig(Config):
+    """A whole run: SFT, reward model, PPO."""
+
+    name: str = Field("run", description="Folder below runs/.", min_length=1)
+    seed: NonNegativeInt = Field(0, description="Every random number hangs on this.")
+    steps: PositiveInt = Field(40, description="PPO iterations.")
+    threads: PositiveInt = Field(1, description="CPU threads; tiny models run fastest on one.")
+    precision: Literal["no", "bf16"] = Field("no", description="Mixed precision of the trained module.")
+    corpus: CorpusConfig = CorpusConfig()
+    policy: PolicyConfig = PolicyConfig()
+    sft: SFTConfig = SFTConfig()
+    reward_model: RewardModelConfig = RewardModelConfig()
+    reward: RewardConfig = RewardConfig()
+    kl: KLConfig = KLConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    critic: CriticConfig = CriticConfig()
+    ppo: PPOConfig = PPOConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    log: LogConfig = LogConfig()
+
+    @property
+    def rows(self) -> int:
+        """Answers in one rollout, B."""
+        return self.sampling.prompts * self.sampling.samples
+
+    @property
+    def minibatch_rows(self) -> int:
+        """Answers in one optimizer step."""
+        return self.rows // self.ppo.minibatches
+
+    @model_validator(mode="after")
+    def _sizes(self) -> RLHFConfig:
+        if self.rows % self.ppo.minibatches:
+            good = [m for m in range(1, self.rows + 1) if self.rows % m == 0]
+            near = sorted(sorted(good, key=lambda m: abs(m - self.ppo.minibatches))[:3])
+            raise ValueError(
+                f"ppo.minibatches must divide the {self.rows} rows of a rollout (prompts {self.sampling.prompts} x "
+                f"samples {self.sampling.samples}), got {self.ppo.minibatches}; use {', '.join(map(str, near))}"
+            )
+        positions = self.corpus.max_prompt_tokens + self.sampling.max_new_tokens
+        if self.policy.path is None and positions > self.policy.context:
+            raise ValueError(
+                f"policy.context must hold corpus.max_prompt_tokens + sampling.max_new_tokens = {positions} positions, "
+                f"got {self.policy.context}; raise policy.context or lower the other two"
+            )
+        if self.evaluation.prompts > self.corpus.held_out:
+            raise ValueError(
+                f"evaluation.prompts must not exceed corpus.held_out {self.corpus.held_out}, "
+                f"got {self.evaluation.prompts}; lower it"
+            )
+        if self.precision == "bf16" and self.sampling.old_logp == "sampler":
+            raise ValueError(
+                "sampling.old_logp must be recompute under precision bf16 (the KV cache is off by up to 0.26 nats), "
+                "got sampler; set sampling.old_logp: recompute"
+            )
+        return self
