@@ -1,0 +1,69 @@
+# make lab    set up, check, open the course           make demo   train a language model by PPO, about two minutes
+# make test   set up, lint, types, all tests           make soak   what is too long for continuous integration
+# make setup  only the virtual environment             make clean  remove what these made (runs/ stays)
+#
+# PYTHON=python3.12   the interpreter to build .venv from (default: the first of Python 3.11 or newer found)
+# TORCH=cpu | cu126 … the build of torch to ask pytorch.org for (default: what the package index has)
+
+VENV  := .venv
+STAMP := $(VENV)/.ready
+BIN   := $(VENV)/bin
+PY    := $(BIN)/python
+RUN   ?= runs/demo
+JOBS  ?= 2
+TORCH ?=
+
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test demo soak clean
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+# Set-up happens when the stamp is older than what it was made from, and not otherwise.
+setup: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml
+	@python="$(PYTHON)"; \
+	for candidate in python3.11 python3.12 python3.13 python3 python; do \
+		test -n "$$python" && break; \
+		$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && python=$$candidate; \
+	done; \
+	test -n "$$python" || { echo "no Python >= 3.11 with venv found; install one, or: make setup PYTHON=/path/to/python"; exit 1; }; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$python is older than Python 3.11"; exit 1; }; \
+	$(PY) -m pip --version >/dev/null 2>&1 || "$$python" -m venv $(VENV)
+	$(PY) -m pip install --quiet $(if $(TORCH),--extra-index-url https://download.pytorch.org/whl/$(TORCH)) -r requirements.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+lab: setup
+	$(BIN)/ppo-lab check
+	@if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/jupyter lab notebooks; \
+	else echo "The notebooks are still to come: here is the four-model loop they take apart."; $(MAKE) --no-print-directory demo; fi
+
+# $(call timed,name,command): run it, then say how long it took; fails as the command fails.
+define timed
+@echo "== $(1): $(2)"; start=$$(date +%s); $(2); code=$$?; \
+echo "== $(1): $$(( $$(date +%s) - start )) s, $$(test $$code = 0 && echo passed || echo FAILED)"; exit $$code
+endef
+
+test: setup
+	$(call timed,lint,$(BIN)/ruff check .)
+	$(call timed,types,$(BIN)/mypy)
+	$(call timed,tests,$(PY) -m pytest -q -n $(JOBS) --dist loadscope --durations 10)
+
+demo: setup
+	rm -rf $(RUN)
+	$(BIN)/ppo-lab train rlhf/demo --folder $(RUN)
+	$(BIN)/ppo-lab dashboard $(RUN)
+
+# Soak tests are marked `soak`; longer experiments are scripts in benchmarks/soak, each of which exits non-zero on failure.
+soak: setup
+	$(call timed,soak tests,$(PY) -m pytest -q -m soak; test $$? = 0 -o $$? = 5)
+	@for script in $(wildcard benchmarks/soak/*.py); do echo "== $$script"; $(PY) $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
