@@ -1,0 +1,176 @@
+"""``ppo-lab``: the command line. Each command loads what it needs when it runs, so ``--help`` answers at once.
+
+Exit codes: 0 done, 1 failed, 2 bad input (the message alone, no traceback), 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ppo_lab import __version__
+from ppo_lab.cli.shared import RUNS, expect_run, out, plain_errors
+
+app = typer.Typer(
+    help="PPO and RLHF, taught by code that runs.",
+    epilog="First steps: ppo-lab check, ppo-lab train rlhf/demo, ppo-lab dashboard runs/demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as runs/demo.")]
+
+
+@app.command()
+def train(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A shipped config, as rlhf/demo, or a YAML file of your own.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Settings to change, as steps=20 ppo.clip=0.1", show_default=False),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the run is kept. [default: runs/NAME]", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+) -> None:
+    """Train a language model by PPO.
+
+    Shows one line of metrics an iteration, and samples before and after. Ctrl-C finishes the step, leaves a
+    checkpoint and says how to go on.
+    """
+    from ppo_lab.cli.loop import drive, listen, resume_command
+    from ppo_lab.config import load_config
+
+    changes = overrides or []
+    with plain_errors():
+        settings = load_config(config, changes)
+        place = folder or RUNS / settings.name
+        expect_run(place, wanted=resume)
+        again = resume_command(config, changes, place)
+    listen()
+    from ppo_lab.rlhf import Run
+
+    try:
+        with plain_errors():
+            run = Run(settings, folder=place, resume=resume)
+        with plain_errors(place):
+            try:
+                stopped = drive(run, settings.steps)
+            finally:
+                run.close()
+    except KeyboardInterrupt:
+        begun = (place / "checkpoints").is_dir()
+        out.print(f"\nAborted; go on from the last checkpoint with:\n  {again}" if begun else "\nAborted.")
+        raise typer.Exit(130) from None
+    if stopped:
+        out.print(f"Stopped at step {run.step} of {settings.steps}, checkpoint written. Go on with:\n  {again}")
+        raise typer.Exit(130)
+    out.print(f"Done: {run.step} steps. Look at the run with:\n  ppo-lab dashboard {shlex.quote(str(place))}")
+
+
+@app.command()
+def sample(
+    run: RunFolder,
+    prompts: Annotated[
+        list[str], typer.Argument(metavar="PROMPT", help='What the answers start from, as "this movie".')
+    ],
+) -> None:
+    """Let a trained model answer prompts."""
+    with plain_errors():
+        expect_run(run, wanted=True)
+        from ppo_lab.config import load_config
+        from ppo_lab.rlhf import Run
+
+        trained = Run(load_config(run / "config.yaml", []), folder=run, resume=True)
+        for prompt, answer in zip(prompts, trained.generate(prompts), strict=True):
+            out.print(f"{prompt} … {answer}")
+
+
+@app.command()
+def export(
+    run: RunFolder,
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be empty or new.")],
+) -> None:
+    """Write the trained model as a Hugging Face folder.
+
+    The folder is plain (no code of ours is needed to load it) and is verified by reading it back.
+    """
+    with plain_errors():
+        expect_run(run, wanted=True)
+        from ppo_lab.rlhf.export import export as write
+
+        for name, value in write(run, target).items():
+            out.print(f"{name}: {value}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Left out: list what there is.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again, in place of what is there.")] = False,
+) -> None:
+    """Download a small model or data set, once.
+
+    Its checksum is verified, and it is kept in the cache.
+    """
+    with plain_errors():
+        from ppo_lab.rlhf import fetch as store
+
+        if name is not None:
+            store.fetch(name, force=force, say=out.print)
+        else:
+            for each in store.names():
+                out.print(f"{each:<14} {store.about(each)}")
+
+
+@app.command()
+def check() -> None:
+    """Is this machine ready? If not, how to fix it."""
+    from ppo_lab.check import checks, report
+
+    raise typer.Exit(report(checks(), out.print))
+
+
+@app.command()
+def dashboard(run: RunFolder) -> None:
+    """Draw a run as a picture and an HTML report.
+
+    Both are written into the run's folder; the report is one self-contained file.
+    """
+    with plain_errors():
+        expect_run(run, wanted=True)
+        from ppo_lab.diagnose.dashboard import write_report
+
+        for path in write_report(run):
+            out.print(str(path))
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        typer.echo(f"ppo_lab {__version__}, Python {sys.version.split()[0]}")
+        raise typer.Exit()
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """PPO and RLHF, taught by code that runs."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app(prog_name="ppo-lab")

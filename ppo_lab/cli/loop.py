@@ -1,0 +1,116 @@
+"""Driving a run from a terminal: a bar, one line an iteration, samples before and after, a brake."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from rich import progress as rich_progress
+
+from ppo_lab.cli.shared import out
+
+if TYPE_CHECKING:
+    from ppo_lab.records import StepMetrics
+    from ppo_lab.rlhf import Run
+
+SHOWN_SAMPLES = 4
+
+
+def drive(run: Run, steps: int) -> bool:
+    """Iterate the run to its end or to Ctrl-C; True where it was stopped early."""
+    prompts = run.sample_prompts[:SHOWN_SAMPLES]
+    first, before = run.step, run.generate(prompts)
+    with progress_bar() as bar, Brake(run.stop, out.print) as brake:
+        task, clock = bar.add_task("training", total=steps, completed=first), time.perf_counter()
+        for metrics in run:
+            now = time.perf_counter()
+            out.print(metric_line(metrics, steps, now - clock))
+            bar.update(task, completed=run.step)
+            clock = now
+    show_samples(prompts, {f"step {first}": before, f"step {run.step}": run.generate(prompts)})
+    return brake.pulled and run.step < steps
+
+
+class Brake:
+    """The first Ctrl-C (or SIGTERM) lets the step finish and a checkpoint be written; the second aborts at once."""
+
+    def __init__(self, stop: Callable[[], None], say: Callable[[str], None]) -> None:
+        self.stop, self.say, self.pulled = stop, say, False
+        self.before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __enter__(self) -> Brake:
+        for number in self.before:
+            signal.signal(number, self.pull)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def pull(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self.pulled:
+            raise KeyboardInterrupt
+        self.pulled = True
+        self.stop()
+        self.say("Finishing this step, then writing a checkpoint. Ctrl-C again aborts at once.")
+
+
+def metric_line(metrics: StepMetrics, steps: int, seconds: float) -> str:
+    """One iteration in one line; KL is the sum over a response in nats, length is in tokens."""
+    line = (
+        f"step {metrics.step:>{len(str(steps))}}/{steps}  score {metrics.score_mean:+.3f}  KL {metrics.ref_kl_sum:6.3f}"
+        f"  β {metrics.beta:.4f}  length {metrics.response_length:5.1f}  {seconds:.2f} s"
+    )
+    held_out = metrics.evaluation
+    if held_out is not None:
+        line += f"  | held out: score {held_out.eval_score:+.3f}  KL {held_out.eval_ref_kl_sum:.3f}"
+        line += "" if held_out.eval_gold is None else f"  gold {held_out.eval_gold:+.3f}"
+    return line
+
+
+def resume_command(config: str, overrides: list[str], folder: Path) -> str:
+    """What to type to go on after an interruption.
+
+    >>> resume_command("rlhf/demo", ["steps=20"], Path("runs/my run"))
+    "ppo-lab train rlhf/demo steps=20 --folder 'runs/my run' --resume"
+    """
+    return shlex.join(["ppo-lab", "train", config, *overrides, "--folder", str(folder), "--resume"])
+
+
+def progress_bar() -> rich_progress.Progress:
+    """A bar below the metric lines on a terminal; nothing where the output goes to a file."""
+    columns = (rich_progress.BarColumn(), rich_progress.MofNCompleteColumn(), rich_progress.TimeRemainingColumn())
+    return rich_progress.Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
+
+
+def show_samples(prompts: list[str], answers: dict[str, list[str]]) -> None:
+    """Each prompt with the answers before and after."""
+    width = max(map(len, answers))
+    for row, prompt in enumerate(prompts):
+        out.print(f"\n{prompt} …")
+        for name, texts in answers.items():
+            out.print(f"  {name:<{width}}  {texts[row]}")
+    out.print()
+
+
+class Told(logging.Handler):
+    """Prints what the package logs while models are built, above the bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line a message."""
+        out.print(self.format(record))
+
+
+def listen() -> None:
+    """Show the package's log from INFO up, once however often this is called."""
+    log = logging.getLogger("ppo_lab")
+    if not any(isinstance(handler, Told) for handler in log.handlers):
+        log.addHandler(Told())
+        log.setLevel(logging.INFO)

@@ -1,0 +1,54 @@
+"""What every command uses: where it prints, and how bad input ends."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+RUNS = Path("runs")
+out = Console(highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+
+
+@contextmanager
+def plain_errors(folder: Path | None = None) -> Iterator[None]:
+    """Bad input ends with its message alone and code 2; set PPO_LAB_TRACEBACK=1 to see where it was raised.
+
+    With ``folder`` work has begun: the code is 1, any error counts, and its traceback is kept there in ``error.txt``.
+    """
+    expected = (ValueError, OSError, RuntimeError) if folder is None else Exception
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except expected as error:
+        if os.environ.get("PPO_LAB_TRACEBACK"):
+            raise
+        typer.echo(f"error: {error}" if str(error) else f"error: {type(error).__name__}", err=True)
+        if folder is None:
+            raise typer.Exit(2) from None
+        keep_traceback(folder)
+        raise typer.Exit(1) from None
+
+
+def keep_traceback(folder: Path) -> None:
+    """Write the traceback of the error being handled into the run's folder, or show it where that fails."""
+    try:
+        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        typer.echo(f"The traceback is in {folder / 'error.txt'}", err=True)
+    except OSError:  # a full disk is one of the errors that lead here
+        traceback.print_exc()
+
+
+def expect_run(folder: Path, *, wanted: bool) -> None:
+    """Refuse to overwrite a run, or to open one that is not there."""
+    there = (folder / "config.yaml").is_file()
+    if there and not wanted:
+        raise ValueError(f"{folder} already holds a run; add --resume to go on with it, or choose another --folder")
+    if wanted and not there:
+        raise ValueError(f"{folder} holds no run (no config.yaml in it); start one with: ppo-lab train CONFIG")
