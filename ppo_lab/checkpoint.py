@@ -1,0 +1,303 @@
+"""Checkpoints that survive a power cut: ``checkpoints/000012/`` with ``weights.safetensors`` and ``state.json``.
+
+Both are written under a temporary name, flushed to the disk and only then renamed, so a folder under its final name is
+complete. ``state.json`` comes last and holds the SHA-256 of the weights and of itself. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+SCHEMA = 1
+WEIGHTS, STATE = "weights.safetensors", "state.json"
+NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+PARTIAL, ASIDE = ".partial", ".aside"  # being written or removed · replaced by a save of the same step
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be written or trusted; the message says which file, why and what to do."""
+
+
+def save(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    *,
+    keep: int,
+    protect: Collection[int] = (),
+) -> Path:
+    """Write ``folder/checkpoints/STEP`` (six digits), then remove all but the newest ``keep`` and the protected steps.
+
+    Until the last rename, earlier checkpoints stay as they are, whatever happens: ``kill -9``, Ctrl-C, a full disk.
+    What an interrupted save left behind is cleared by the next one. Any process may read, but only one may write.
+
+    Args:
+        folder: the run's folder.
+        step: 0 or more.
+        tensors: by name; every one with at least one element.
+        state: what JSON can hold without loss: dicts with string keys, lists (tuples come back as lists), strings,
+            whole and floating numbers (nan and inf too), bools, None.
+        keep: how many to keep, at least 1. Higher: more disk, more places to go back to.
+        protect: steps never removed, such as the best one.
+
+    Returns:
+        The folder written.
+
+    Raises:
+        CheckpointError: ``state`` or ``tensors`` cannot be written, or the disk is full.
+    """
+    if keep < 1 or step < 0:
+        raise CheckpointError(f"checkpoint needs keep >= 1 and step >= 0, got {keep} and {step}; keep 2 to be safe")
+    plain = _plain(dict(state), "state")
+    for name, x in tensors.items():
+        if x.numel() == 0:
+            raise CheckpointError(f"tensor {name} must not be empty, got {tuple(x.shape)}; gather the shards first")
+    home = folder / "checkpoints"
+    home.mkdir(parents=True, exist_ok=True)
+    _recover(home)
+    final = home / f"{step:06d}"
+    try:
+        _write(final.with_suffix(PARTIAL), step, tensors, plain)
+        _swap_in(final)
+    except _disk_errors() as error:
+        raise _disk_message(final, tensors, error) from error
+    finally:
+        shutil.rmtree(final.with_suffix(PARTIAL), ignore_errors=True)
+    for old in set(steps(folder)[:-keep]) - {step, *protect}:
+        _remove(_at(folder, old))
+    return final
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps that have a checkpoint, ascending."""
+    home = folder / "checkpoints"
+    names = [p.name for p in home.iterdir()] if home.is_dir() else []
+    return sorted({int(name.removesuffix(ASIDE)) for name in names if re.fullmatch(rf"\d{{6,}}({ASIDE})?", name)})
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest checkpoint of a run, to be given to `load`; ``None`` where there is none."""
+    found = steps(folder)
+    return _at(folder, found[-1]) if found else None
+
+
+def discard(folder: Path, *, after: int) -> None:
+    """Remove the checkpoints after this step: whoever resumes from an earlier one writes the later ones anew."""
+    for step in steps(folder):
+        if step > after:
+            _remove(_at(folder, step))
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors (on the CPU) and state of a checkpoint, after every byte was checked against its hash.
+
+    Raises:
+        CheckpointError: a file is missing, torn, changed, of another schema or step; names the file, what it should be,
+            what it is, and the newest earlier step that is sound.
+    """
+    try:
+        state = _checked_state(path)
+        return _checked_tensors(path, state), _floats(state["state"])
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {_way_back(path)}") from error.__cause__
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over name, dtype, shape and bytes of each tensor, in the order of their names.
+
+    >>> hash_tensors({"a": torch.zeros(2)}) == hash_tensors({"a": torch.zeros(2, 1)})
+    False
+    """
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        x = tensors[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(x.dtype), list(x.shape)]).encode())
+        digest.update(x.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def hash_module(module: nn.Module) -> str:
+    """`hash_tensors` of all parameters and persistent buffers: tells whether a reference is still the same model."""
+    return hash_tensors({name: x for name, x in module.state_dict().items() if isinstance(x, Tensor)})
+
+
+def _write(folder: Path, step: int, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    weights = folder / WEIGHTS
+    save_file({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, weights)
+    _flush(weights)
+    head = {"schema": SCHEMA, "step": step, "weights_sha256": _sha256(weights), "state_sha256": _json_sha256(state)}
+    with open(folder / STATE, "x", encoding="utf-8") as file:
+        json.dump(head | {"state": state}, file, indent=1, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    _flush(folder)
+
+
+def _swap_in(final: Path) -> None:
+    """Give the finished folder its name; one that had it before steps aside until then."""
+    if final.exists():
+        os.rename(final, final.with_suffix(ASIDE))
+    os.rename(final.with_suffix(PARTIAL), final)
+    _flush(final.parent)
+    shutil.rmtree(final.with_suffix(ASIDE), ignore_errors=True)
+
+
+def _recover(home: Path) -> None:
+    """Undo what a killed `save` left: half-written or half-removed folders go, one that stood aside comes back."""
+    for left in home.glob(f"*{PARTIAL}"):
+        shutil.rmtree(left, ignore_errors=True)
+    for left in home.glob(f"*{ASIDE}"):
+        if left.with_suffix("").exists():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            os.rename(left, left.with_suffix(""))
+
+
+def _remove(path: Path) -> None:
+    """All at once under its own name, file by file under a temporary one."""
+    gone = path.with_suffix(PARTIAL)
+    os.rename(path, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    """Ask the disk to keep it; folders can be asked on POSIX only."""
+    if path.is_dir() and os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _json_sha256(state: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _disk_errors() -> tuple[type[Exception], ...]:
+    from safetensors import SafetensorError
+
+    return OSError, SafetensorError
+
+
+def _disk_message(final: Path, tensors: Mapping[str, Tensor], error: Exception) -> CheckpointError:
+    needed = sum(x.numel() * x.element_size() for x in tensors.values()) / 1e6
+    free = shutil.disk_usage(final.parent).free / 1e6
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
+    what = "the disk is full" if full else str(error)
+    return CheckpointError(
+        f"{final} could not be written: {what} (needs {needed:.1f} MB, {free:.1f} MB free); make room or keep fewer "
+        f"checkpoints, then {_way_back(final)}"
+    )
+
+
+def _plain(value: Any, where: str) -> Any:
+    """The same for strict JSON: non-finite numbers as strings. Refuses what would come back as something else."""
+    if isinstance(value, dict):
+        odd = [k for k in value if not isinstance(k, str)]
+        if odd:
+            raise CheckpointError(f"{where} must have string keys, got {odd[0]!r}; write str(key)")
+        return {k: _plain(v, f"{where}.{k}") for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
+    if type(value) is float and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, str) and value in NON_FINITE:
+        raise CheckpointError(f"{where} must not be the string {value!r}, which stands for the number; rename it")
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    raise CheckpointError(f"{where} must be plain data, got {type(value).__name__}; use .item(), .tolist() or tensors=")
+
+
+def _floats(value: Any) -> Any:
+    """Non-finite numbers again."""
+    if isinstance(value, dict):
+        return {k: _floats(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_floats(v) for v in value]
+    return NON_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _checked_state(path: Path) -> dict[str, Any]:
+    file = path / STATE
+    if not file.is_file():
+        raise CheckpointError(f"{file} is missing")
+    try:
+        whole = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file} is torn or not JSON ({error})") from error
+    needed = ("schema", "step", "weights_sha256", "state_sha256", "state")
+    if not isinstance(whole, dict) or any(name not in whole for name in needed):
+        raise CheckpointError(f"{file} must hold {', '.join(needed)}")
+    if whole["schema"] != SCHEMA:
+        raise CheckpointError(f"{file} must be of schema {SCHEMA}, got {whole['schema']!r}, of another ppo_lab")
+    if (step := _step(path)) is not None and step != whole["step"]:
+        raise CheckpointError(f"{file} must be of step {step}, as its folder says, got {whole['step']!r}")
+    if _json_sha256(whole["state"]) != whole["state_sha256"]:
+        raise CheckpointError(f"{file} was changed: its state does not match its SHA-256 {whole['state_sha256']}")
+    return whole
+
+
+def _checked_tensors(path: Path, state: dict[str, Any]) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    file = path / WEIGHTS
+    if not file.is_file():
+        raise CheckpointError(f"{file} is missing")
+    found = _sha256(file)
+    if found != state["weights_sha256"]:
+        raise CheckpointError(f"{file} is torn or was changed: SHA-256 must be {state['weights_sha256']}, got {found}")
+    try:
+        return load_file(file)
+    except _disk_errors() as error:
+        raise CheckpointError(f"{file} cannot be read ({error})") from error
+
+
+def _sound(path: Path) -> bool:
+    try:
+        return _sha256(path / WEIGHTS) == _checked_state(path)["weights_sha256"]
+    except (CheckpointError, OSError):
+        return False
+
+
+def _at(folder: Path, step: int) -> Path:
+    """Where this step's checkpoint lies: under its name, or aside if a kill came between the two renames."""
+    path = folder / "checkpoints" / f"{step:06d}"
+    return path if path.exists() or not path.with_suffix(ASIDE).exists() else path.with_suffix(ASIDE)
+
+
+def _step(path: Path) -> int | None:
+    """The step that a folder's name says; ``None`` for a name of the user's own."""
+    return int(path.stem) if path.stem.isdigit() else None
+
+
+def _way_back(path: Path) -> str:
+    """The newest sound checkpoint before this one, as advice."""
+    step = _step(path)
+    if step is None:
+        return "take another checkpoint"
+    run = path.parent.parent
+    sound = next((p for n in reversed(steps(run)) if n < step and _sound(p := _at(run, n))), None)
+    return f"resume from {sound}" if sound else "no earlier checkpoint is sound, start again"

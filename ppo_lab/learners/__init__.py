@@ -1,0 +1,105 @@
+"""Who owns the weights. A recipe talks to a `Learner` and cannot tell one process from many.
+
+============  ==============================================================================================
+`plain`       one process, the module as it is
+`collectives` what processes tell each other, the same for every learner
+============  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+R = TypeVar("R")
+X = TypeVar("X", int, float, Tensor)
+
+
+@runtime_checkable
+class Learner(Protocol):
+    r"""Owns one trained module θ (actor and critic in one) and any number of frozen ones.
+
+    One optimizer step maximises nothing by itself: it minimises the sum of all losses handed to `accumulate` since the
+    last step, over micro-batches :math:`m` and ranks :math:`r`,
+
+    .. math:: g = \sum_r \sum_m \nabla_\theta \, loss_{r,m}, \qquad
+              \hat g = g \cdot \min(1, max\_norm / \lVert g \rVert_2), \qquad
+              \theta_k \leftarrow \mathrm{AdamW}(\theta_k, \hat g_k;\ rate_k \cdot multiplier_k),\quad
+              k \in \{actor, critic\}.
+
+    Sums, not means: the caller's weights (`core.masking.step_weights` of the *whole* minibatch) carry the denominator,
+    which makes accumulation and ranks exact for any split. ``n`` processes and a rate give the run of one process and
+    that rate: rates are a step, schedules count optimizer steps.
+    """
+
+    rank: int
+    world: int
+    device: torch.device
+    optimizer_steps: int  # steps taken; the version of the policy that samples next
+    skipped_steps: int  # steps refused since the gradient was not finite
+
+    def forward(self, **inputs: Any) -> Any:
+        """The trained module's answer, with gradients, under evaluation mode.
+
+        Dropout is off: the ratio π/π_old compares two policies, and a dropout mask would be part of the policy. Every
+        rank calls it equally often, with an empty share too.
+        """
+        ...
+
+    def score(self, name: str, **inputs: Any) -> Any:
+        """A frozen module's answer (reference, reward model): evaluation mode, no gradient."""
+        ...
+
+    def accumulate(self, loss: Tensor) -> None:
+        r"""Add :math:`\nabla_\theta loss` to the gradient. ``loss`` is this micro-batch's share of one sum."""
+        ...
+
+    def step(self, actor: float = 1.0, critic: float = 1.0) -> float:
+        r"""Clip, step, zero; returns :math:`\lVert g \rVert_2` before clipping.
+
+        Args:
+            actor, critic: multiply the base rate of their group (schedules, warm-up, early stop). At 0 the group's
+                gradient is 0 before the norm is taken: its weights do not move, not even by momentum or decay, while
+                its moments decay as under any zero gradient. A shared trunk belongs to the actor.
+
+        A norm that is not finite is returned, and the step is left out: weights and moments stay as they were.
+        """
+        ...
+
+    def total(self, x: X) -> X:
+        """Sum over ranks, see `collectives.total`. A number that decides has gone through it."""
+        ...
+
+    def gather(self, record: R) -> R:
+        """All ranks' rows in rank order, see `collectives.gather`."""
+        ...
+
+    def share(self, n: int) -> slice:
+        """My rows of ``n``, see `collectives.share`."""
+        ...
+
+    def whole(self) -> AbstractContextManager[nn.Module]:
+        """The trained module with all its weights and no hooks, to generate with: evaluation mode, no gradient.
+
+        Every rank enters, even one without rows.
+        """
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Full weights and Adam moments by plain name, a copy on the CPU: the same from every learner and world size.
+
+        ``model.NAME`` trained parameters in full precision and persistent buffers · ``exp_avg.NAME``,
+        ``exp_avg_sq.NAME``, ``step.NAME`` Adam's m, v and t · ``count.optimizer_steps``, ``count.skipped_steps``.
+        """
+        ...
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over what `state` gave, on any number of processes; every tensor is asked for, none is left over.
+
+        Raises:
+            ValueError: names the tensor, what it should be, what it is and what to do; nothing has been changed then.
+        """
+        ...
