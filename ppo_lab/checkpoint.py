@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -20,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ppo_lab.metrics.log import NOT_FINITE, decode, encode
+
 SCHEMA = 1
 WEIGHTS, STATE = "weights.safetensors", "state.json"
-NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 PARTIAL, ASIDE = ".partial", ".aside"  # being written or removed · replaced by a save of the same step
 
 
@@ -61,7 +61,7 @@ def save(
     """
     if keep < 1 or step < 0:
         raise CheckpointError(f"checkpoint needs keep >= 1 and step >= 0, got {keep} and {step}; keep 2 to be safe")
-    plain = _plain(dict(state), "state")
+    _check_plain(state, "state")
     for name, x in tensors.items():
         if x.numel() == 0:
             raise CheckpointError(f"tensor {name} must not be empty, got {tuple(x.shape)}; gather the shards first")
@@ -70,7 +70,7 @@ def save(
     _recover(home)
     final = home / f"{step:06d}"
     try:
-        _write(final.with_suffix(PARTIAL), step, tensors, plain)
+        _write(final.with_suffix(PARTIAL), step, tensors, encode(state))
         _swap_in(final)
     except _disk_errors() as error:
         raise _disk_message(final, tensors, error) from error
@@ -110,7 +110,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     try:
         state = _checked_state(path)
-        return _checked_tensors(path, state), _floats(state["state"])
+        return _checked_tensors(path, state), decode(state["state"])
     except CheckpointError as error:
         raise CheckpointError(f"{error}; {_way_back(path)}") from error.__cause__
 
@@ -213,31 +213,21 @@ def _disk_message(final: Path, tensors: Mapping[str, Tensor], error: Exception) 
     )
 
 
-def _plain(value: Any, where: str) -> Any:
-    """The same for strict JSON: non-finite numbers as strings. Refuses what would come back as something else."""
-    if isinstance(value, dict):
-        odd = [k for k in value if not isinstance(k, str)]
-        if odd:
-            raise CheckpointError(f"{where} must have string keys, got {odd[0]!r}; write str(key)")
-        return {k: _plain(v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
-    if type(value) is float and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, str) and value in NON_FINITE:
+def _check_plain(value: Any, where: str) -> None:
+    """Refuse what would come back from strict JSON as something else."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise CheckpointError(f"{where} must have string keys, got {name!r}; write str(key)")
+            _check_plain(inner, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            _check_plain(inner, f"{where}[{i}]")
+    elif isinstance(value, str) and value in NOT_FINITE:
         raise CheckpointError(f"{where} must not be the string {value!r}, which stands for the number; rename it")
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    raise CheckpointError(f"{where} must be plain data, got {type(value).__name__}; use .item(), .tolist() or tensors=")
-
-
-def _floats(value: Any) -> Any:
-    """Non-finite numbers again."""
-    if isinstance(value, dict):
-        return {k: _floats(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_floats(v) for v in value]
-    return NON_FINITE.get(value, value) if isinstance(value, str) else value
+    elif value is not None and type(value) not in (str, int, float, bool):
+        kind = type(value).__name__
+        raise CheckpointError(f"{where} must be plain data, got {kind}; use .item(), .tolist() or tensors=")
 
 
 def _checked_state(path: Path) -> dict[str, Any]:
@@ -245,7 +235,7 @@ def _checked_state(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise CheckpointError(f"{file} is missing")
     try:
-        whole = json.loads(file.read_text(encoding="utf-8"))
+        whole = json.loads(file.read_bytes())
     except ValueError as error:
         raise CheckpointError(f"{file} is torn or not JSON ({error})") from error
     needed = ("schema", "step", "weights_sha256", "state_sha256", "state")

@@ -240,12 +240,12 @@ def _checked_groups(module: nn.Module) -> dict[str, list[tuple[str, nn.Parameter
     """``parameter_groups()`` of the module, every trained parameter once."""
     given = module.parameter_groups()  # type: ignore[operator]
     if set(given) != {"actor", "critic"}:
-        raise ValueError(f"parameter_groups() must have the keys actor and critic, got {sorted(given)}; an empty list is fine")
-    groups: dict[str, list[tuple[str, Any]]] = {name: list(given[name]) for name in ("actor", "critic")}
+        raise ValueError(f"parameter_groups() needs the keys actor and critic, got {sorted(given)}; one may be empty")
+    groups = {name: list(given[name]) for name in ("actor", "critic")}
     known = dict(module.named_parameters(remove_duplicate=False))
     seen: dict[int, str] = {}
     for name, p in groups["actor"] + groups["critic"]:
-        if known.get(name) is not p:
+        if name not in known or known[name] is not p:
             raise ValueError(f"parameter_groups() must use names of named_parameters(), got {name!r}; use those names")
         if not p.requires_grad:
             raise ValueError(f"parameter_groups() must hold trained parameters only, got frozen {name}; leave it out")
