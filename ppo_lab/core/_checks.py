@@ -1,4 +1,4 @@
-"""Cheap checks of arguments. A message names the argument, the rule, the value and the fix; none reads a tensor's data."""
+"""Cheap checks of arguments: a message names argument, rule, value and fix; none reads a tensor's data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_shapes(**tensors: Tensor | None) -> None:
     first, shape = next(iter(given.items()))
     for name, other in given.items():
         if other != shape:
-            raise ValueError(f"{name} must have the shape of {first}, {shape}, got {other}; align time on the last axis")
+            raise ValueError(f"{name} must have the shape of {first}, {shape}, got {other}; time is the last axis")
 
 
 def check_spreads(**tensors: Tensor) -> None:

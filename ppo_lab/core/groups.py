@@ -24,7 +24,7 @@ from ppo_lab.core.returns import discounted_returns
 
 
 def rloo_advantages(score: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""Leave one out: :math:`R_i - \frac{1}{n-1} \sum_{j \ne i} R_j`. Unbiased, as the baseline does not contain the sample.
+    r"""Leave one out: :math:`R_i - \frac{1}{n-1} \sum_{j \ne i} R_j`. Unbiased: the baseline leaves out the sample.
 
     Equal to :math:`\frac{n}{n-1} (R_i - \bar R)`. Source: Kool et al. 2019; Ahmadian et al. 2024, Back to basics, eq.
     9.
@@ -80,7 +80,8 @@ def reinforce_pp_advantages(
 
     Source: Hu 2025, REINFORCE++, eq. 4 and 5.
 
-    >>> reinforce_pp_advantages(torch.tensor([[1.0, 1.0], [3.0, 9.0]]), torch.tensor([[True, True], [True, False]]), gamma=1)
+    >>> mask = torch.tensor([[True, True], [True, False]])
+    >>> reinforce_pp_advantages(torch.tensor([[1.0, 1.0], [3.0, 9.0]]), mask, gamma=1.0)
     tensor([[ 0.0000, -1.2247],
             [ 1.2247,  0.0000]])
     """

@@ -16,7 +16,7 @@ from ppo_lab.core.masking import select, upcast
 
 
 def log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""Log importance ratio in nats, :math:`\log \pi(a|s) - \log \pi_{old}(a|s)`; 0 (a ratio of 1) where the mask is False.
+    r"""Log importance ratio in nats, :math:`\log \pi(a|s) - \log \pi_{old}(a|s)`; 0 where the mask is False.
 
     Both are log-probabilities of the same actions, under the same temperature. Before the first update it is 0
     everywhere; anything else is a bug in how one of the two was computed. Shapes (..., T).

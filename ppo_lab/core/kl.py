@@ -38,9 +38,11 @@ def categorical_kl(logits_p: Tensor, logits_q: Tensor) -> Tensor:
 
 
 def gaussian_kl(mean_p: Tensor, log_std_p: Tensor, mean_q: Tensor, log_std_q: Tensor) -> Tensor:
-    r"""Exact :math:`KL(p \| q) = \sum_i \log\frac{\sigma_q}{\sigma_p} + \frac{\sigma_p^2 + (\mu_p-\mu_q)^2}{2\sigma_q^2} - \frac12`.
+    r"""Exact KL(p‖q) of diagonal Gaussians. (..., A) -> (...).
 
-    Diagonal Gaussians, (..., A) -> (...). Written with expm1, which keeps small differences of the widths.
+    .. math:: \sum_i \log\frac{\sigma_q}{\sigma_p} + \frac{\sigma_p^2 + (\mu_p - \mu_q)^2}{2 \sigma_q^2} - \frac12
+
+    Computed with expm1, which keeps small differences of the widths.
 
     >>> gaussian_kl(torch.ones(1), torch.zeros(1), torch.zeros(1), torch.zeros(1))
     tensor(0.5000)
@@ -63,7 +65,9 @@ def k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def k2(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    r"""Estimator :math:`\frac12 (\log \pi - \log \pi_{ref})^2` of KL(π‖ref) from samples of π: biased, but its gradient is not. (...).
+    r"""Estimator :math:`\frac12 (\log \pi - \log \pi_{ref})^2` of KL(π‖ref) from samples of π: biased, low variance. (...).
+
+    In a loss its expected gradient is exactly that of KL(π‖ref), which no other estimator's is.
 
     >>> k2(torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.0]))
     tensor([0.1250, 0.5000])
@@ -118,7 +122,7 @@ def next_beta(
     check_range("kl", kl, -math.inf, math.inf, fix="find where the log-probs became NaN")
     check_range("bounds[1]", bounds[1], bounds[0], math.inf, fix="give (low, high)")
     if not target > 0:
-        raise ValueError(f"target must be > 0, got {target}; about 0.01 nats a step for PPO, 6 nats a sequence for RLHF")
+        raise ValueError(f"target must be > 0, got {target}; 0.01 nats a step for PPO, 6 a sequence for RLHF are usual")
     if rule == "double_or_halve":
         factor = 2 if kl > 1.5 * target else 0.5 if kl < target / 1.5 else 1
     elif rule == "step_1_5":

@@ -177,7 +177,8 @@ def step_weights(
     """
     check_bool(mask=mask)
     check_choice("reduction", reduction, REDUCTIONS)
-    if (length is not None) != (reduction == "fixed_length") or (length is not None and not length > 0):
+    fixed = reduction == "fixed_length"
+    if fixed != (length is not None) or (length is not None and not length > 0):
         raise ValueError(
             f"length must be > 0 for reduction fixed_length and None for the others, got {length} for {reduction}; "
             "pass the response cap, or choose another reduction"
@@ -189,6 +190,6 @@ def step_weights(
         return one / one.sum().clamp(min=1)
     if reduction == "sequence_mean":
         return one / tokens / rows
-    if reduction == "sequence_sum":
-        return one / rows
-    return one / (length * mask.shape[:-1].numel())
+    if length is not None:
+        return one / (length * mask.shape[:-1].numel())
+    return one / rows

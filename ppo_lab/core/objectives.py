@@ -20,7 +20,7 @@ Clip = float | tuple[float, float]
 
 
 def reinforce(logp: Tensor, weight: Tensor) -> Tensor:
-    r"""Score-function term :math:`\log \pi(a_t|s_t)\, G_t`: its gradient is the policy gradient, its value means nothing.
+    r"""Score-function term :math:`\log \pi(a_t|s_t)\, G_t`: its gradient is the policy's, its value means nothing.
 
     ``weight`` is a return, or an advantage for less variance; it is a constant here. Shapes (..., T).
     Source: Williams 1992, Simple statistical gradient-following algorithms, eq. 11.
@@ -128,7 +128,7 @@ def log_band(clip: Clip) -> tuple[float, float]:
     >>> log_band((1.0, math.inf))
     (-inf, inf)
     """
-    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    low, high = (clip, clip) if isinstance(clip, (int, float)) else clip
     for side in (low, high):
         check_range("clip", side, 0, math.inf, fix="0.2 is usual, or (low, high)")
     return math.log1p(-low) if low < 1 else -math.inf, math.log1p(high)

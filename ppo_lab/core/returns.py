@@ -63,7 +63,7 @@ def discounted_returns(
     gamma: float,
     mask: Tensor | None = None,
 ) -> Tensor:
-    r"""Reward to go, :math:`G_t = \sum_{j=t}^{e} \gamma^{j-t} r_j + \gamma^{e-t+1} V(s_{e+1})`, e the end of the episode.
+    r"""Reward to go, :math:`G_t = \sum_{j=t}^{e} \gamma^{j-t} r_j + \gamma^{e-t+1} V(s_{e+1})`, e the episode's end.
 
     The last term stands only where the episode was cut, not where it terminated; elsewhere ``next_value`` is not read.
     Raising ``gamma`` looks further ahead, with more variance. Source: Sutton & Barto 2018, eq. 3.9.

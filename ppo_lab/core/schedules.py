@@ -24,7 +24,7 @@ def linear_anneal(step: float, *, total: float) -> float:
 
 
 def warmup_cosine(step: float, *, total: float, warmup: float, start: float = 0.0, floor: float = 0.0) -> float:
-    r"""From ``start`` straight up to 1 at step ``warmup``, then half a cosine down to ``floor`` at ``total``, flat after.
+    r"""From ``start`` straight up to 1 at ``warmup``, then half a cosine down to ``floor`` at ``total``, flat after.
 
     Past the warm-up, :math:`floor + (1 - floor)(1 + \cos \pi q)/2` with q from 0 to 1. Raising ``warmup`` protects the
     first steps, while Adam's moments are young; raising ``floor`` keeps learning at the end. ``start = 1/(warmup +

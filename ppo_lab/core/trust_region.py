@@ -47,7 +47,7 @@ def conjugate_gradient(apply: Product, b: Tensor, *, iters: int) -> Tensor:
 
 
 def categorical_fisher_product(logits: Tensor, v: Tensor, *, damping: float = 0.0) -> Tensor:
-    r"""Fisher matrix of a softmax times v, :math:`(\mathrm{diag}(p) - p p^\top) v + \mathrm{damping} \cdot v`, mean over rows.
+    r"""Fisher matrix of a softmax times v: mean over rows of :math:`(\mathrm{diag}(p) - p p^\top) v`, plus damping · v.
 
     The Fisher matrix is the Hessian of KL(old‖new) with respect to the logits, at new = old. (..., K), (K,) -> (K,).
     Source: Kakade 2001, A natural policy gradient.

@@ -1,4 +1,4 @@
-"""The critic: how wrong its values are, and how much of the returns they explain. Terms are per step, to be *minimised*."""
+"""The critic: how wrong its values are, how much of the returns they explain. One term a step, to be *minimised*."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def value_error(value: Tensor, target: Tensor) -> Tensor:
 
 
 def clipped_value_error(value: Tensor, old_value: Tensor, target: Tensor, *, clip: float) -> Tensor:
-    r"""Pessimistic error :math:`\frac12 \max((V - G)^2, (V_{clip} - G)^2)`, :math:`V_{clip}` within ± ``clip`` of the old value.
+    r"""Pessimistic error :math:`\frac12 \max((V - G)^2, (V_{clip} - G)^2)`, V_clip held within ± clip of the old value.
 
     A value that already moved further than ``clip`` towards its target gets a gradient of exactly 0 until the next
     rollout; one that moved away keeps its gradient. Raising ``clip`` frees the critic, 0 lets it only correct wrong
@@ -73,5 +73,5 @@ def _errors(value: Tensor, old_value: Tensor, target: Tensor, clip: float) -> tu
     check_shapes(value=value, old_value=old_value, target=target)
     check_range("clip", clip, 0, float("inf"), fix="0.2 is usual; use value_error for no clipping")
     value, old_value = upcast(value), upcast(old_value)
-    held = value.clamp(old_value - clip, old_value + clip)  # not old + clamp(value - old), which moves values in the band
+    held = value.clamp(old_value - clip, old_value + clip)  # old + clamp(value - old) would round values in the band
     return value_error(value, target), value_error(held, target)

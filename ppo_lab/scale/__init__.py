@@ -1,0 +1,1 @@
+"""More than one device: how much memory a plan needs before anything is launched."""
