@@ -1,0 +1,1 @@
+"""The models of a run: how they are built and loaded, and the trained module over them."""
