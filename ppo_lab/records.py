@@ -66,7 +66,8 @@ class TextRollout:
     """Answers with what four models say of them."""
 
     responses: Responses
-    old_logp: Tensor  # (B, T) log π at rollout, the denominator of the ratio
+    old_logp: Tensor  # (B, T) the denominator of the ratio: forward_logp, or the sampler's
+    forward_logp: Tensor  # (B, T) log π at rollout, by the update's own forward
     ref_logp: Tensor  # (B, T) log π_ref
     value: Tensor  # (B, T) V(x, y_<t)
     entropy: Tensor  # (B, T) of π at rollout, nats

@@ -1,0 +1,181 @@
+"""Sampling with a key-value cache. Text depends on (seed, step, row) alone, not on batching or the number of ranks.
+
+One uniform number a (row, position), drawn up front, becomes a token by the inverse CDF. Rows that met a stop token
+leave the batch. The sampler's own log-probs are kept: their gap to the update's forward is a metric.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ppo_lab.core.distributions import categorical_logp
+from ppo_lab.records import Prompts, Responses, concatenate, take
+
+from .logprobs import tempered
+
+
+def inverse_cdf(logits: Tensor, uniform: Tensor) -> Tensor:
+    r"""The token :math:`\min\{v : \sum_{w \le v} p_w > u\}`, summed in float64.
+
+    A token of probability 0 is never returned, whatever the rounding.
+
+    Args:
+        logits: ``(N, V)``, -inf allowed.
+        uniform: ``(N,)`` in [0, 1).
+
+    >>> inverse_cdf(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([0.49, 0.51]))
+    tensor([0, 1])
+    """
+    probs = logits.double().softmax(-1)
+    cdf = probs.cumsum(-1)
+    token = torch.searchsorted(cdf, uniform.double()[:, None].contiguous(), right=True)[:, 0]
+    last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)  # rounding may leave u above the whole sum
+    return torch.minimum(token, last)
+
+
+def positions(attention: Tensor) -> Tensor:
+    """Position of each token, ``cumsum(attention) - 1``, at least 0; padding on the left shifts nothing.
+
+    >>> positions(torch.tensor([[0, 0, 1, 1]]))
+    tensor([[0, 0, 0, 1]])
+    """
+    return (attention.long().cumsum(-1) - 1).clamp(min=0)
+
+
+@torch.no_grad()
+def generate(
+    model: nn.Module,
+    prompts: Prompts,
+    *,
+    max_new_tokens: int,
+    stop_ids: Collection[int],
+    pad_id: int,
+    noise: Tensor | None,
+    temperature: float = 1.0,
+    suppress: Tensor | None = None,
+    choose: Callable[[Tensor], Tensor] | None = None,
+    batch: int | None = None,
+    version: int = 0,
+) -> Responses:
+    """Answers to left-padded prompts.
+
+    Args:
+        model: a causal transformers model; dropout is off here whatever its mode.
+        prompts: ``(B, P)``.
+        max_new_tokens: T, the cap; the response is padded to it.
+        stop_ids: any of these ends an answer and counts as its last token.
+        pad_id: fills what lies after; masks never look at it, so it may equal a stop id.
+        noise: ``(B, T)`` uniform numbers, or None for greedy.
+        temperature: τ; rising: more random.
+        suppress: ids that are never sampled.
+        choose: filters tempered logits before sampling (top-p and the like); never used in training.
+        batch: rows sampled at a time, None for all.
+        version: policy version to note in the record.
+
+    Raises:
+        ValueError: noise of another shape, or a prompt without a token.
+    """
+    rows = len(prompts)
+    if noise is not None and noise.shape != (rows, max_new_tokens):
+        raise ValueError(f"noise must be (rows, max_new_tokens) = ({rows}, {max_new_tokens}), got {tuple(noise.shape)}")
+    if not bool(prompts.attention.any(-1).all()):
+        empty = int((~prompts.attention.any(-1)).nonzero()[0])
+        raise ValueError(f"prompts.attention must hold one token a row, got none in row {empty}; start it with BOS")
+    options: dict[str, Any] = dict(max_new_tokens=max_new_tokens, stop_ids=stop_ids, pad_id=pad_id, choose=choose,
+                                   temperature=temperature, suppress=suppress, version=version)  # fmt: skip
+    training = model.training
+    model.eval()
+    try:
+        parts = [
+            _sample(model, take(prompts, part), noise if noise is None else noise[part], **options)
+            for part in (slice(i, i + (batch or rows)) for i in range(0, rows, batch or max(rows, 1)))
+        ]
+    finally:
+        model.train(training)
+    return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
+
+
+def _sample(
+    model: nn.Module,
+    prompts: Prompts,
+    noise: Tensor | None,
+    *,
+    max_new_tokens: int,
+    stop_ids: Collection[int],
+    pad_id: int,
+    temperature: float,
+    suppress: Tensor | None,
+    choose: Callable[[Tensor], Tensor] | None,
+    version: int,
+) -> Responses:
+    rows, device = len(prompts), prompts.tokens.device
+    response = torch.full((rows, max_new_tokens), pad_id, device=device)
+    logp = torch.zeros(rows, max_new_tokens, device=device)
+    mask = torch.zeros(rows, max_new_tokens, dtype=torch.bool, device=device)
+    stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+    stops = torch.tensor(sorted(stop_ids), device=device)
+
+    alive = torch.arange(rows, device=device)
+    attention, tokens, place = prompts.attention, prompts.tokens, positions(prompts.attention)
+    cache, named = None, cache_name(model)
+    for t in range(max_new_tokens if rows else 0):
+        out = model(input_ids=tokens, attention_mask=attention.long(), position_ids=place, use_cache=True,
+                    logits_to_keep=1, **({} if cache is None else {named: cache}))  # fmt: skip
+        cache = getattr(out, named)
+        logits = tempered(out.logits[:, -1], temperature=temperature, suppress=suppress)
+        drawn_from = logits if choose is None else choose(logits)
+        token = drawn_from.argmax(-1) if noise is None else inverse_cdf(drawn_from, noise[alive, t])
+        response[alive, t] = token
+        mask[alive, t] = True
+        logp[alive, t] = categorical_logp(logits, token).to(logp.dtype)
+        done = torch.isin(token, stops)
+        stopped[alive[done]] = True
+        keep = (~done).nonzero()[:, 0]
+        if not len(keep):
+            break
+        if len(keep) < len(alive):
+            cache.batch_select_indices(keep)
+            alive, attention, place, token = alive[keep], attention[keep], place[keep], token[keep]
+        attention = torch.cat([attention, attention.new_ones(len(keep), 1)], dim=-1)
+        tokens, place = token[:, None], place[:, -1:] + 1
+    return Responses(
+        tokens=torch.cat([prompts.tokens, response], dim=-1),
+        attention=torch.cat([prompts.attention, mask], dim=-1),
+        response=response,
+        mask=mask,
+        stopped=stopped,
+        logp=logp,
+        index=prompts.index,
+        policy_version=torch.full((rows,), version, device=device),
+    )
+
+
+def trim(responses: Responses) -> Responses:
+    """The same answers without the columns that are padding in every row: cheaper forwards, equal numbers."""
+    steps = responses.response.shape[-1]
+    start = responses.tokens.shape[-1] - steps
+    used = responses.mask.any(0).nonzero()
+    longest = int(used[-1]) + 1 if len(used) else 1
+    first = responses.attention[:, :start].any(0).nonzero()
+    left = int(first[0]) if len(first) else 0
+    keep = slice(left, start + longest)
+    return Responses(
+        tokens=responses.tokens[:, keep],
+        attention=responses.attention[:, keep],
+        response=responses.response[:, :longest],
+        mask=responses.mask[:, :longest],
+        logp=responses.logp[:, :longest],
+        stopped=responses.stopped,
+        index=responses.index,
+        policy_version=responses.policy_version,
+    )
+
+
+def cache_name(model: nn.Module) -> str:
+    """What this release of transformers calls the key-value cache, in the call and in its result."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"

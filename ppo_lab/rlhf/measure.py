@@ -1,0 +1,86 @@
+"""From one finished step to its line in the log."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ppo_lab.core.masking import masked_mean, masked_sum, masked_var
+from ppo_lab.core.values import explained_variance
+from ppo_lab.records import EvalMetrics, StepMetrics, TextRollout, UpdateMetrics
+
+from .assess import distinct, mean_length, ref_kl_sum, sampler_gap
+
+
+@dataclass
+class Clock:
+    """Seconds between laps, by name."""
+
+    last: float = field(default_factory=time.perf_counter)
+    laps: dict[str, float] = field(default_factory=dict)
+
+    def lap(self, name: str) -> None:
+        """The time since the last lap belongs to ``name``."""
+        now = time.perf_counter()
+        self.laps[name], self.last = self.laps.get(name, 0.0) + now - self.last, now
+
+
+def peak_memory_mb() -> float:
+    """Largest resident size of this process so far, MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 if sys.platform != "darwin" else 1024**2)
+
+
+def measure(
+    step: int,
+    rollout: TextRollout,
+    reward: Tensor,
+    advantage: Tensor,
+    target: Tensor,
+    update: UpdateMetrics,
+    *,
+    beta: float,
+    rates: tuple[float, float],
+    clock: Clock,
+    evaluation: EvalMetrics | None,
+) -> StepMetrics:
+    """All metrics of a step over the answers of all ranks; token means run over valid tokens only."""
+    responses, mask = rollout.responses, rollout.responses.mask
+    kl = ref_kl_sum(rollout.forward_logp, rollout.ref_logp, mask)
+    total = masked_sum(reward, mask, dim=-1)
+    tokens = int(mask.sum())
+    own = rollout.score if rollout.token_score is None else rollout.score + masked_sum(rollout.token_score, mask, dim=-1)
+    return StepMetrics(
+        step=step,
+        update=update,
+        score_mean=float(rollout.score.mean()),
+        score_std=float(rollout.score.std(correction=0)),
+        raw_score_mean=float(rollout.raw_score.mean()),
+        reward_mean=float(total.mean()),
+        non_score_reward=float((total - own).mean()),
+        ref_kl_sum=float(kl.mean()),
+        ref_kl_token=float(kl.sum()) / max(tokens, 1),
+        sampler_mismatch=sampler_gap(responses.logp, rollout.forward_logp, mask),
+        explained_variance=float(explained_variance(rollout.value, target, mask)),
+        advantage_mean=float(masked_mean(advantage, mask)),
+        advantage_std=float(masked_var(advantage, mask) ** 0.5),
+        value_mean=float(masked_mean(rollout.value, mask)),
+        return_mean=float(masked_mean(target, mask)),
+        response_length=mean_length(mask),
+        stop_rate=float(responses.stopped.float().mean()),
+        distinct_1=distinct(responses.response, mask, 1),
+        distinct_2=distinct(responses.response, mask, 2),
+        beta=beta,
+        actor_rate=rates[0],
+        critic_rate=rates[1],
+        tokens=tokens,
+        seconds_rollout=clock.laps["rollout"],
+        seconds_score=clock.laps["score"],
+        seconds_update=clock.laps["update"],
+        peak_memory_mb=peak_memory_mb(),
+        evaluation=evaluation,
+    )

@@ -1,0 +1,144 @@
+"""The trained module (actor and critic in one) and the frozen reference, both over transformers models.
+
+Only response positions reach the output layer and the value head: the prompt gets no logits. The value at step t is
+read where token t is predicted from, so it has seen the prompt and the tokens before t, and nothing later.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from ppo_lab.core.kl import categorical_kl
+
+from ..generate import positions
+from ..logprobs import head_of, hidden_logprobs, tempered
+
+
+def trunk_of(model: nn.Module) -> nn.Module:
+    """The network below the heads."""
+    return model.base_model  # type: ignore[return-value]
+
+
+def response_states(trunk: nn.Module, tokens: Tensor, attention: Tensor, steps: int) -> Tensor:
+    """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``."""
+    out = trunk(input_ids=tokens, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
+    return out.last_hidden_state[:, -steps - 1 : -1]
+
+
+def copy_trainable(model: nn.Module) -> nn.Module:
+    """A deep copy that shares every frozen parameter with the original: frozen layers cost memory once."""
+    shared = {id(p): p for p in model.parameters() if not p.requires_grad}
+    return copy.deepcopy(model, dict(shared))
+
+
+class ValueHead(nn.Module):
+    """Hidden state to value, one a token, computed in float32 whatever the trunk's dtype.
+
+    ``linear``: one layer. ``mlp``: one hidden layer with tanh. Weights start at deviation ``std``; higher: louder
+    first values, which the first advantages inherit.
+    """
+
+    def __init__(self, width: int, *, kind: str = "linear", std: float = 0.01, generator: torch.Generator):
+        super().__init__()
+        sizes = [width, 1] if kind == "linear" else [width, width, 1]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        with torch.no_grad():
+            for layer in self.layers:
+                layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * std)  # type: ignore[union-attr, operator]
+                layer.bias.zero_()  # type: ignore[union-attr, operator]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        wide = self.layers[0].weight.dtype
+        for layer in self.layers[:-1]:
+            hidden = torch.tanh(layer(hidden.to(wide)))
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.layers[-1](hidden.to(wide))[..., 0]
+
+
+class ActorCritic(nn.Module):
+    """Actor and critic behind one forward, so that one engine owns both.
+
+    Args:
+        policy: a causal transformers model, perhaps with frozen layers.
+        head: value head.
+        critic: the critic's own trunk; None: it reads the policy's hidden states.
+    """
+
+    def __init__(self, policy: nn.Module, head: ValueHead, critic: nn.Module | None = None):
+        super().__init__()
+        self.policy, self.critic, self.head = policy, critic, head
+
+    def forward(
+        self,
+        tokens: Tensor,
+        attention: Tensor,
+        response: Tensor,
+        *,
+        temperature: float = 1.0,
+        suppress: Tensor | None = None,
+        reference: Tensor | None = None,
+        critic_only: bool = False,
+    ) -> dict[str, Tensor]:
+        """Log-probs, entropies and values of a batch of answers.
+
+        Args:
+            tokens: ``(B, L)``; attention: ``(B, L)`` bool; response: ``(B, T)``, the last T tokens.
+            temperature: the sampler's τ.
+            suppress: ids the sampler can never choose.
+            reference: ``(B, T, V)`` tempered logits of the reference; then ``ref_kl`` is the exact KL(π‖π_ref).
+            critic_only: leave the policy out (its updates have stopped).
+
+        Returns:
+            ``logp``, ``entropy``, ``value`` (and ``ref_kl``), each ``(B, T)``; nats and reward units.
+        """
+        steps, out = response.shape[-1], {}
+        if not critic_only or self.critic is None:
+            states = response_states(trunk_of(self.policy), tokens, attention, steps)
+        if not critic_only:
+            head = head_of(self.policy)
+            if reference is not None:
+                logits = tempered(head(states), temperature=temperature, suppress=suppress)
+                out["ref_kl"] = categorical_kl(logits, reference)
+            out["logp"], out["entropy"] = hidden_logprobs(
+                states, head, response, temperature=temperature, suppress=suppress
+            )
+        if self.critic is not None:
+            states = response_states(self.critic, tokens, attention, steps)
+        out["value"] = self.head(states)
+        return out
+
+    def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:
+        """Trainable parameters, each once, by group; a shared trunk belongs to the actor."""
+        groups: dict[str, list[tuple[str, nn.Parameter]]] = {"actor": [], "critic": []}
+        for name, parameter in self.named_parameters():  # a shared tensor is listed once
+            if parameter.requires_grad:
+                groups["actor" if name.startswith("policy.") else "critic"].append((name, parameter))
+        return groups
+
+
+class Reference(nn.Module):
+    """The frozen policy: log-probs under the sampler's temperature, or whole tempered logits."""
+
+    def __init__(self, policy: nn.Module):
+        super().__init__()
+        self.policy = policy.requires_grad_(False)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        attention: Tensor,
+        response: Tensor,
+        *,
+        temperature: float = 1.0,
+        suppress: Tensor | None = None,
+        logits: bool = False,
+    ) -> Tensor:
+        """``(B, T)`` log-probs, or ``(B, T, V)`` with ``logits=True``."""
+        states = response_states(trunk_of(self.policy), tokens, attention, response.shape[-1])
+        head = head_of(self.policy)
+        if logits:
+            return tempered(head(states), temperature=temperature, suppress=suppress)
+        return hidden_logprobs(states, head, response, temperature=temperature, suppress=suppress)[0]

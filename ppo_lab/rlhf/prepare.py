@@ -1,0 +1,201 @@
+"""From a config to four models in place: policy and critic trained, reference and reward model frozen.
+
+SFT and reward model are made once and kept in ``models/`` of the run's folder as plain Hugging Face folders; what is
+trained is always read back from there, so a resumed run stands on the same bytes as a fresh one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ppo_lab import seeding
+from ppo_lab.checkpoint import hash_module
+from ppo_lab.config import ConfigError, RLHFConfig
+from ppo_lab.learners import Learner
+from ppo_lab.learners.plain import PlainLearner
+from ppo_lab.records import Prompts, take
+
+from .assess import Lens
+from .corpus import Corpus, encode_prompts, load_corpus
+from .evaluate import HeldOut
+from .generate import generate
+from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainable, trunk_of
+from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
+from .models.folders import save_folder
+from .rewarding import RewardModel, build_scorer, check_sources, given, name_of, obtain_reward_models
+from .score import Reward, Scorer, load_callable
+from .sft import train_sft
+from .texts import Texts
+from .tokens import pad_id, stop_ids, token_ids, word_tokenizer
+
+log = logging.getLogger(__name__)
+REFERENCE_ANSWERS = 256  # answers of the reference that fix gain and bias of the score
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything a `Run` works with."""
+
+    config: RLHFConfig
+    corpus: Corpus
+    tokenizer: Any
+    learner: Learner
+    scorer: Scorer
+    texts: Texts
+    prompts: Prompts
+    held_out: HeldOut
+    lens: Lens
+    sampling: dict[str, Any]
+    encode: Callable[[list[str]], Prompts]
+    reference_sha256: str
+
+    def prompts_at(self, step: int) -> Prompts:
+        """The prompts of one step: an order keyed by the seed, epoch after epoch, each prompt ``samples`` times."""
+        cfg, n = self.config.sampling, len(self.prompts)
+        places = range(step * cfg.prompts, (step + 1) * cfg.prompts)
+        orders = {e: seeding.permutation(n, self.config.seed, "prompts", e) for e in {p // n for p in places}}
+        rows = torch.stack([orders[p // n][p % n] for p in places])
+        return take(self.prompts, rows.repeat_interleave(cfg.samples))
+
+    def fit_normalizers(self) -> None:
+        """Every reward judges answers of the untouched policy: its first test, and gain and bias of its score."""
+        cfg = self.config
+        some = take(self.prompts, seeding.permutation(len(self.prompts), cfg.seed, "reference")[:REFERENCE_ANSWERS])
+        rows = self.learner.share(len(some))
+        noise = seeding.uniforms(cfg.seed, "reference", range(len(some))[rows], cfg.sampling.max_new_tokens)
+        with self.learner.whole() as actor:
+            answers = generate(actor.policy, take(some, rows), noise=noise, **self.sampling)
+        opinions = self.texts.opinions(self.scorer, answers)
+        self.scorer.fit([self.learner.gather(opinion) for opinion in opinions])
+
+    def check_reference(self, sha256: str) -> None:
+        """A resumed run must be held to the reference it started from (B35)."""
+        if sha256 != self.reference_sha256:
+            raise ConfigError(
+                f"reference must have sha256 {sha256[:12]}… as in the checkpoint, got {self.reference_sha256[:12]}…; "
+                "put the run's models/sft (or policy.path) back as it was"
+            )
+
+
+def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -> Parts:
+    """Corpus, tokenizer, SFT policy, reward model, critic, learner.
+
+    Raises:
+        ConfigError: whatever is wrong with settings, files, models or the quality of the reward model.
+    """
+    gold, callables = gold_of(config), {} if reward else check_sources(config.reward.sources)
+    corpus = load_corpus(config.corpus, seed=config.seed)
+    policy, tokenizer = obtain_policy(config, corpus, folder / "models" / "sft")
+    encode = encoder(config, tokenizer, context_of(policy))
+    prompts, held_out = encode(corpus.train_prompts), encode(corpus.held_out_prompts)
+    sampling = sampling_of(config, policy, tokenizer)
+    lens = Lens(config.sampling.temperature, sampling["suppress"], config.sampling.batch,
+                exact_kl=config.kl.placement == "loss" and config.kl.estimator == "exact")  # fmt: skip
+    judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, folder / "models" / "reward_model")
+    if config.policy.trainable_layers is not None:
+        train_last_layers(policy, config.policy.trainable_layers)
+    reference = Reference(copy_trainable(policy))
+    frozen: dict[str, nn.Module] = {"reference": reference, **{name_of(i): judge.model for i, judge in judges.items()}}
+    learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
+    scorer = given(config, reward) if reward else build_scorer(config, callables, judges, learner)
+    held = HeldOut(
+        prompts=take(held_out, slice(0, config.evaluation.prompts)),
+        texts=Texts(tokenizer, corpus.held_out_prompts, corpus.held_out_columns),
+        scorer=scorer, lens=lens, sampling=sampling, gold=gold, grammar=config.corpus.kind == "grammar",
+    )  # fmt: skip
+    texts = Texts(tokenizer, corpus.train_prompts, corpus.columns)
+    return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
+                 prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
+                 reference_sha256=hash_module(reference.policy))  # fmt: skip
+
+
+def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Module]) -> Learner:
+    """Who owns the weights; one process for now."""
+    optimizer = config.optimizer
+    return PlainLearner(
+        module, frozen=frozen, actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate,
+        betas=optimizer.betas, eps=optimizer.eps, weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,
+        mixed_precision=config.precision,
+    )  # fmt: skip
+
+
+def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, Any]:
+    """What `generate` needs besides prompts and noise; one warning names what is filtered."""
+    suppressed = token_ids(tokenizer, config.sampling.suppress, field="sampling.suppress")
+    if suppressed:
+        log.warning("sampling.suppress %s: never sampled, and masked in policy, old and reference alike",
+                    ", ".join(config.sampling.suppress))  # fmt: skip
+    own_eos = getattr(getattr(policy, "generation_config", None), "eos_token_id", None)
+    return {
+        "max_new_tokens": config.sampling.max_new_tokens,
+        "stop_ids": stop_ids(tokenizer, config.sampling.stop, eos=own_eos),
+        "pad_id": pad_id(tokenizer),
+        "temperature": config.sampling.temperature,
+        "suppress": torch.tensor(sorted(suppressed)) if suppressed else None,
+        "batch": config.sampling.batch,
+    }
+
+
+def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any, Any]:
+    """The policy before PPO and its tokenizer: from the run's folder, or made now and put there."""
+    if not folder.exists() and config.policy.path is not None and config.sft.steps == 0:
+        return load_policy(config.policy.path), load_tokenizer(config.policy.path)
+    if not folder.exists():
+        if config.policy.path is None:
+            tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
+            policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
+        else:
+            policy, tokenizer = load_policy(config.policy.path), load_tokenizer(config.policy.path)
+        log.info("supervised fine-tuning, %d steps", config.sft.steps)
+        figures = train_sft(policy, tokenizer, corpus.train_texts, config.sft, seed=seeding.key(config.seed, "sft"))
+        save_folder(folder, policy, tokenizer, figures)
+    return load_policy(str(folder)), load_tokenizer(str(folder))
+
+
+def encoder(config: RLHFConfig, tokenizer: Any, context: int) -> Callable[[list[str]], Prompts]:
+    """Texts to left-padded prompts under the config's limits."""
+
+    def encode(prompts: list[str]) -> Prompts:
+        return encode_prompts(tokenizer, prompts, max_tokens=config.corpus.max_prompt_tokens,
+                              overlong=config.corpus.overlong, context=context,
+                              max_new_tokens=config.sampling.max_new_tokens, chat=config.corpus.chat)  # fmt: skip
+
+    return encode
+
+
+def build_actor_critic(
+    config: RLHFConfig, policy: Any, tokenizer: Any, judges: dict[int, RewardModel]
+) -> ActorCritic:
+    """Policy with a value head, and the critic's trunk: from the reward model where that fits, else the policy's."""
+    generator = seeding.generator(config.seed, "value head")
+    head = ValueHead(policy.config.hidden_size, kind=config.critic.head, std=config.critic.head_std,
+                     generator=generator)  # fmt: skip
+    if config.critic.trunk == "shared":
+        return ActorCritic(policy, head)
+    fitting = [judge for judge in judges.values() if judge.fits_critic(tokenizer, policy)]
+    if config.critic.init == "reward_model" and not fitting:
+        raise ConfigError(
+            "critic.init reward_model needs a causal reward model with the policy's tokenizer, and there is none; "
+            "use critic.init: policy"
+        )
+    if config.critic.init == "policy" or not fitting:
+        return ActorCritic(policy, head, copy_trainable(trunk_of(policy)))
+    return ActorCritic(policy, head, fitting[0].copy_trunk())
+
+
+def gold_of(config: RLHFConfig) -> Reward | None:
+    """The gold reward that is logged and never used to choose."""
+    if config.evaluation.gold is None:
+        return None
+    if config.evaluation.gold == "vader":
+        from .gold import vader
+
+        return vader
+    return load_callable(config.evaluation.gold, "evaluation.gold")

@@ -1,0 +1,127 @@
+"""Where rewards come from: trained here, a folder or hub name, a callable, the lexicon."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ppo_lab import seeding
+from ppo_lab.config import ConfigError, RLHFConfig
+from ppo_lab.config.language import RewardSource
+from ppo_lab.learners import Learner
+
+from .corpus import Corpus
+from .gold import vader
+from .models.actor_critic import trunk_of
+from .models.build import build_reward_model, load_reward_model, load_tokenizer
+from .models.folders import read_figures, save_folder
+from .reward_model import Quality, make_pairs, require_quality, score_texts, train_reward_model
+from .score import Reward, Scorer, Source, load_callable
+from .tokens import join, same_tokenizer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """A scalar model with its own tokenizer, and how good it is on held-out pairs where that was measured."""
+
+    model: nn.Module
+    tokenizer: Any
+    quality: Quality | None = None
+
+    def fits_critic(self, tokenizer: Any, policy: nn.Module) -> bool:
+        """Causal, and of the policy's tokenizer: only then may a value be read from it at every token."""
+        causal = self.model.config.model_type == policy.config.model_type  # type: ignore[union-attr]
+        return causal and same_tokenizer(self.tokenizer, tokenizer)
+
+    def copy_trunk(self) -> nn.Module:
+        """The network below the score, to be trained as a critic."""
+        return copy.deepcopy(trunk_of(self.model)).requires_grad_(True)
+
+
+def check_sources(sources: Sequence[RewardSource]) -> dict[int, Reward]:
+    """Callables by source number, imported before any work is done; models are looked at when they are loaded."""
+    found: dict[int, Reward] = {}
+    for i, source in enumerate(sources):
+        if source.kind == "callable":
+            found[i] = load_callable(source.path, f"reward.sources.{i}.path")
+        elif source.kind == "vader":
+            found[i] = vader
+    return found
+
+
+def obtain_reward_models(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> dict[int, RewardModel]:
+    """The reward models that the sources name, by source number: from this run's folder, made now, or loaded.
+
+    Raises:
+        ConfigError: a model that is missing, or too weak on held-out pairs to start PPO on.
+    """
+    models: dict[int, RewardModel] = {}
+    for i, source in enumerate(config.reward.sources):
+        if source.kind != "model":
+            continue
+        if source.path is None:
+            models[i] = _own(config, corpus, policy, tokenizer, folder)
+        else:
+            models[i] = RewardModel(load_reward_model(source.path), load_tokenizer(source.path), load_quality(source.path))
+        if models[i].quality is not None:
+            require_quality(models[i].quality, config.reward_model)
+    return models
+
+
+def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> RewardModel:
+    """The Bradley–Terry model of this run."""
+    cfg, seed = config.reward_model, seeding.key(config.seed, "reward model")
+    if not folder.exists():
+        own = tokenizer if cfg.path is None else load_tokenizer(cfg.path)
+        model = build_reward_model(policy if cfg.path is None else cfg.path, own, seed=seed)
+        log.info("reward model, %d pairs labelled by %s", cfg.pairs, cfg.labels)
+        pairs = make_pairs(corpus, cfg, seed=seed)
+        quality = train_reward_model(model, own, pairs, cfg, seed=seed)
+        log.info("reward model: held-out pair accuracy %.3f", quality.accuracy)
+        save_folder(folder, quality, model, own)
+    return RewardModel(load_reward_model(str(folder)), load_tokenizer(str(folder)), load_quality(folder))
+
+
+def build_scorer(
+    config: RLHFConfig, callables: dict[int, Reward], models: dict[int, RewardModel], learner: Learner
+) -> Scorer:
+    """All sources behind one scorer. Reward models are asked through the learner, which owns their weights."""
+    sources = []
+    for i, source in enumerate(config.reward.sources):
+        if i in callables:
+            name = source.path or source.kind
+            sources.append(Source(name, callables[i], source.weight))
+        else:
+            reward = ask(learner, name_of(i), models[i].tokenizer, config.reward.batch)
+            sources.append(Source(name_of(i), reward, source.weight, trusted=True))
+    return Scorer(sources, config.reward)
+
+
+def name_of(source: int) -> str:
+    """What the learner calls the model of a source."""
+    return f"reward_{source}"
+
+
+def ask(learner: Learner, name: str, tokenizer: Any, batch: int) -> Reward:
+    """A reward callable that reads prompt and response with the model's own tokenizer."""
+
+    def reward(prompts: Sequence[str], responses: Sequence[str], **columns: list) -> Tensor:
+        texts = [join(p, r) for p, r in zip(prompts, responses, strict=True)]
+        return score_texts(lambda **inputs: learner.score(name, **inputs), tokenizer, texts, batch=batch)
+
+    return reward
+
+
+def given(config: RLHFConfig, reward: Reward) -> Scorer:
+    """One callable handed over in Python."""
+    if not callable(reward):
+        raise ConfigError(f"reward must be a callable reward(prompts, responses, **columns), got {type(reward).__name__}")
+    return Scorer([Source(getattr(reward, "__name__", "reward"), reward)], config.reward)

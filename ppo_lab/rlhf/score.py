@@ -1,0 +1,230 @@
+"""From opinions to one score an answer: reward sources, their checks, normalising, and the time limit.
+
+A reward is any callable ``reward(prompts, responses, **columns) -> (B,) or (B, T)``: texts in, one number an answer or
+one a token. Whatever it returns is checked before it is used; what it raises names the reward.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ppo_lab.config.base import ConfigError
+from ppo_lab.config.language import RewardConfig
+from ppo_lab.core.masking import select
+
+from .rewards import final_score
+
+Reward = Callable[..., Any]
+
+
+class RewardError(RuntimeError):
+    """A reward failed while running; the message names it, the rule, what it gave and a fix."""
+
+
+@dataclass
+class Normalizer:
+    """Running count, mean and sum of squares of raw scores; Welford's update, mergeable across ranks.
+
+    ``reference`` fills it once with answers of the reference (gain and bias of Ziegler et al. 2019); ``running`` goes
+    on filling it, so the scale of the score moves as the policy improves.
+    """
+
+    count: float = 0.0
+    mean: float = 0.0
+    square: float = 0.0  # Σ (x - mean)²
+
+    def update(self, x: Tensor) -> None:
+        n = float(x.numel())
+        if not n:
+            return
+        mean = float(x.double().mean())
+        delta, total = mean - self.mean, self.count + n
+        self.square += float(((x.double() - mean) ** 2).sum()) + delta**2 * self.count * n / total
+        self.mean += delta * n / total
+        self.count = total
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.count < 2:
+            return x
+        deviation = (self.square / self.count) ** 0.5
+        return (x - self.mean) / (deviation if deviation > 1e-8 else 1.0)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One named reward with its weight and normaliser."""
+
+    name: str
+    reward: Reward
+    weight: float = 1.0
+    normalizer: Normalizer = field(default_factory=Normalizer)
+    trusted: bool = False  # our own reward models: no time limit, no thread
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Raw weighted sum and finished score ``(B,)``; process reward ``(B, T)`` or None."""
+
+    raw: Tensor
+    final: Tensor
+    token: Tensor | None
+
+
+class Scorer:
+    """Applies every source of a `RewardConfig`: normalise, weigh, sum, then clip and the missing-EOS rule."""
+
+    def __init__(self, sources: Sequence[Source], cfg: RewardConfig):
+        self.sources, self.cfg = list(sources), cfg
+
+    def opinions(
+        self, prompts: Sequence[str], responses: Sequence[str], columns: dict[str, list], steps: int
+    ) -> list[Tensor]:
+        """Raw output of every source, checked, ``(B,)`` or ``(B, T)`` each."""
+        return [
+            call(s.name, s.reward, prompts, responses, columns, steps, None if s.trusted else self.cfg.timeout)
+            for s in self.sources
+        ]
+
+    def fit(self, opinions: Sequence[Tensor]) -> None:
+        """Let the normalisers see raw scores ``(B,)``."""
+        for source, raw in zip(self.sources, opinions, strict=True):
+            if raw.dim() == 1:
+                source.normalizer.update(raw)
+
+    def scores(self, opinions: Sequence[Tensor], stopped: Tensor) -> Scores:
+        """Combine raw opinions; ``stopped`` is False where the answer was cut at the cap."""
+        rows = len(stopped)
+        raw, combined = torch.zeros(rows), torch.zeros(rows)
+        token: Tensor | None = None
+        for source, opinion in zip(self.sources, opinions, strict=True):
+            if opinion.dim() == 2:
+                token = source.weight * opinion + (0 if token is None else token)
+                continue
+            raw = raw + source.weight * opinion
+            normalised = opinion if self.cfg.normalize == "none" else source.normalizer(opinion)
+            combined = combined + source.weight * normalised
+        final = final_score(
+            combined, stopped, clip=self.cfg.clip, missing_eos=self.cfg.missing_eos, penalty=self.cfg.penalty
+        )
+        return Scores(raw=raw, final=final, token=token)
+
+    def state(self) -> list[dict[str, float]]:
+        """Normaliser statistics, for the checkpoint."""
+        return [dict(vars(s.normalizer)) for s in self.sources]
+
+    def load(self, state: Sequence[dict[str, float]]) -> None:
+        """Put statistics back."""
+        if len(state) != len(self.sources):
+            raise ConfigError(
+                f"reward.sources must be the {len(state)} of the checkpoint, got {len(self.sources)}; "
+                "use the run's own config"
+            )
+        for source, saved in zip(self.sources, state, strict=True):
+            vars(source.normalizer).update(saved)
+
+
+def call(
+    name: str, reward: Reward, prompts: Sequence[str], responses: Sequence[str], columns: dict[str, list],
+    steps: int, timeout: float | None,
+) -> Tensor:  # fmt: skip
+    """Run one reward under the time limit and check what it returns.
+
+    Raises:
+        RewardError: it raised, took longer than ``timeout`` seconds, or returned something that is not one finite
+            number an answer ``(B,)`` or a token ``(B, T)``.
+    """
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["value"] = reward(list(prompts), list(responses), **columns)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it must reach the caller
+            outcome["error"] = error
+
+    if timeout is None:
+        work()
+    elif not _within(timeout, work, name):
+        raise RewardError(
+            f"reward {name} must answer within reward.timeout = {timeout:g} s for {len(responses)} responses, and did "
+            "not; make it faster or raise reward.timeout"
+        )
+    if "error" in outcome:
+        error = outcome["error"]
+        raise RewardError(
+            f"reward {name} raised {type(error).__name__}: {error} for {len(responses)} responses; "
+            f"call it by hand on the prompt {prompts[0]!r} and the response {responses[0]!r}"
+        ) from error
+    return checked(name, outcome["value"], len(responses), steps)
+
+
+def _within(seconds: float, work: Callable[[], None], name: str) -> bool:
+    """Run ``work`` in a thread that is left behind if it takes too long; True if it came back."""
+    thread = threading.Thread(target=work, daemon=True, name=f"reward {name}")
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+def checked(name: str, value: Any, rows: int, steps: int) -> Tensor:
+    """The reward's answer as a float tensor, or a `RewardError` that says what is wrong with it."""
+    try:
+        score = torch.as_tensor(value).detach().cpu()
+        score = score if score.dtype == torch.float64 else score.float()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RewardError(f"{name}() returned {type(value).__name__}, which is no tensor of numbers ({error}); "
+                          f"return ({rows},) floats") from error  # fmt: skip
+    if score.shape not in ((rows,), (rows, steps)):
+        raise RewardError(
+            f"{name}() returned shape {tuple(score.shape)} for {rows} responses; return ({rows},) for one score each "
+            f"or ({rows}, {steps}) for one a token"
+        )
+    if not bool(score.isfinite().all()):
+        row = int((~score.isfinite()).reshape(rows, -1).any(-1).nonzero()[0])
+        raise RewardError(f"{name}() returned {score[row].tolist()} for response {row}; every score must be finite")
+    return score.float()
+
+
+def mask_tokens(scores: Scores, mask: Tensor) -> Tensor | None:
+    """Process rewards with padding at 0."""
+    return None if scores.token is None else select(scores.token, mask)
+
+
+def load_callable(path: str | None, where: str) -> Reward:
+    """``module:function`` or ``file.py:function`` as a callable.
+
+    Raises:
+        ConfigError: it cannot be imported, has no such name, or is not callable.
+    """
+    module_name, colon, function = (path or "").rpartition(":")
+    if not colon or not module_name or not function:
+        raise ConfigError(f"{where} must read module:function or file.py:function, got {path!r}")
+    try:
+        if module_name.endswith(".py"):
+            if not Path(module_name).is_file():
+                raise ConfigError(f"{where} names the file {module_name}, which does not exist; give its full path")
+            spec = importlib.util.spec_from_file_location(Path(module_name).stem, module_name)
+            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+        else:
+            module = importlib.import_module(module_name)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{where}: importing {module_name} raised {type(error).__name__}: {error}") from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise ConfigError(f"{where}: {module_name} has no callable {function}; it has {', '.join(_public(module))}")
+    return found
+
+
+def _public(module: Any) -> list[str]:
+    return [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))][:8] or ["none"]

@@ -1,0 +1,109 @@
+"""The stations between a rollout and an update, one small function each; notebook 10 prints them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ppo_lab.config.language import KLConfig, RLHFConfig
+from ppo_lab.config.ppo import OptimizerConfig, PPOConfig
+from ppo_lab.core.kl import next_beta
+from ppo_lab.core.masking import last_step, masked_mean
+from ppo_lab.core.returns import gae, next_values
+from ppo_lab.core.schedules import linear_anneal, warmup_cosine
+from ppo_lab.learners import Learner
+from ppo_lab.records import Responses, StepBatch, TextRollout
+from ppo_lab.update import Leash
+
+from .assess import Lens, inputs_of, opinions, ref_kl_sum
+from .rewards import token_rewards
+from .score import Scorer, mask_tokens
+from .texts import Texts
+
+
+def judge(
+    learner: Learner, responses: Responses, scorer: Scorer, texts: Texts, lens: Lens, cfg: RLHFConfig
+) -> TextRollout:
+    """Four models look at every answer: policy, reference and critic at each token, the reward at the whole.
+
+    Under ``reward.normalize: running`` the scores of all ranks enter the normaliser before it is applied.
+    """
+    seen = opinions(learner, responses, lens)
+    raw = texts.opinions(scorer, responses)
+    if cfg.reward.normalize == "running":
+        scorer.fit([learner.gather(opinion) for opinion in raw])
+    scores = scorer.scores(raw, responses.stopped)
+    return TextRollout(
+        responses=responses,
+        old_logp=seen["logp"] if cfg.sampling.old_logp == "recompute" else responses.logp,
+        ref_logp=seen["ref_logp"],
+        value=seen["value"],
+        entropy=seen["entropy"],
+        forward_logp=seen["logp"],
+        raw_score=scores.raw,
+        score=scores.final,
+        token_score=mask_tokens(scores, responses.mask),
+    )
+
+
+def rewards_of(rollout: TextRollout, *, beta: float, cfg: KLConfig) -> Tensor:
+    """r_t = -β·KL_t on each token and the score on the last, ``(B, T)``; β is 0 here where the KL is in the loss."""
+    in_reward = cfg.placement == "reward"
+    reward = token_rewards(
+        rollout.score, rollout.old_logp, rollout.ref_logp, rollout.responses.mask,
+        beta=beta if in_reward else 0.0, estimator=cfg.estimator if in_reward else "k1",
+    )  # fmt: skip
+    return reward if rollout.token_score is None else reward + rollout.token_score
+
+
+def advantages(rollout: TextRollout, reward: Tensor, cfg: PPOConfig) -> tuple[Tensor, Tensor]:
+    """Credit flows back from the last token: GAE and the critic's target (before any standardising), ``(B, T)``.
+
+    A response is an episode: its last valid token terminates it, the cap included, for the reward saw all of it.
+    """
+    mask = rollout.responses.mask
+    end = last_step(mask)
+    advantage = gae(reward, rollout.value, next_values(rollout.value, mask), terminated=end, ended=end,
+                    gamma=cfg.gamma, lam=cfg.lam, mask=mask)  # fmt: skip
+    return advantage, advantage + rollout.value
+
+
+def step_batch(rollout: TextRollout, advantage: Tensor, target: Tensor, *, cfg: KLConfig) -> StepBatch:
+    """What `ppo_update` learns from."""
+    return StepBatch(
+        inputs=inputs_of(rollout.responses),
+        old_logp=rollout.old_logp,
+        old_value=rollout.value,
+        advantage=advantage,
+        return_=target,
+        mask=rollout.responses.mask,
+        ref_logp=rollout.ref_logp if cfg.placement == "loss" else None,
+    )
+
+
+def leash_of(beta: float, cfg: KLConfig) -> Leash:
+    """The KL in the loss, or nothing where it is in the reward."""
+    return Leash(beta if cfg.placement == "loss" else 0.0, cfg.estimator)
+
+
+def adapt(beta: float, rollout: TextRollout, cfg: KLConfig) -> float:
+    """The next β, from the summed k1 a sequence of the rollout just collected (Ziegler et al. 2019, sec. 2.2)."""
+    if cfg.controller == "fixed":
+        return beta
+    kl = float(mean_ref_kl(rollout))
+    n = len(rollout.responses)
+    return next_beta(beta, kl, target=cfg.target, rule=cfg.controller, horizon=cfg.horizon, n_steps=n)
+
+
+def mean_ref_kl(rollout: TextRollout) -> Tensor:
+    """KL(π‖π_ref) from samples of π, nats a sequence."""
+    return masked_mean(ref_kl_sum(rollout.forward_logp, rollout.ref_logp, rollout.responses.mask))
+
+
+def rate_multiplier(step: int, cfg: OptimizerConfig, *, total: int) -> float:
+    """What both base rates are multiplied by at PPO step ``step``, counted from 0; the number of ranks is nowhere in it."""
+    if cfg.schedule == "linear":
+        return float(linear_anneal(step, total=total))
+    if cfg.schedule == "warmup_cosine":
+        warmup = round(cfg.warmup * total)
+        return float(warmup_cosine(step + 1, total=total + 1, warmup=warmup, floor=cfg.floor))
+    return 1.0

@@ -1,0 +1,229 @@
+"""The one PPO update, shared by language and control, by one process and many.
+
+Every rank holds the whole batch; advantages, permutation and weights are computed on it identically and only forward
+passes are shared out. A loss is a weighted *sum* whose weights were made once from the whole minibatch, so
+micro-batches and ranks change nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ppo_lab import seeding
+from ppo_lab.config.ppo import PPOConfig
+from ppo_lab.core import kl as kl_estimators
+from ppo_lab.core.importance import log_ratio
+from ppo_lab.core.masking import masked_sum, select, standardize, step_weights
+from ppo_lab.core.objectives import (
+    active_clip_fraction,
+    clip_fraction,
+    clipped_surrogate,
+    kl_penalized,
+    reinforce,
+    surrogate,
+)
+from ppo_lab.core.values import clipped_value_error, value_clip_fraction, value_error
+from ppo_lab.learners import Learner
+from ppo_lab.learners.collectives import rounds
+from ppo_lab.records import HISTOGRAM_EDGES, Assessment, StepBatch, UpdateMetrics, take
+
+Assess = Callable[[Learner, Any], Assessment]
+SUMS = ("policy", "value", "steps", "entropy", "k1", "k3", "outside", "active", "value_outside", "ref_kl")
+
+
+@dataclass(frozen=True)
+class Leash:
+    """KL(π‖π_ref) inside the loss; β 0 where it stands in the reward. Rising β: nearer to the reference."""
+
+    beta: float = 0.0
+    estimator: str = "k2"
+
+
+def ppo_update(
+    learner: Learner,
+    batch: StepBatch,
+    assess: Assess,
+    cfg: PPOConfig,
+    *,
+    seed: int,
+    actor: float = 1.0,
+    critic: float = 1.0,
+    leash: Leash = Leash(),
+) -> UpdateMetrics:
+    """Epochs of minibatch steps on one rollout (Schulman et al. 2017, algorithm 1).
+
+    Args:
+        learner: owns the weights.
+        batch: the whole rollout, the same on every rank.
+        assess: ``(learner, inputs) -> Assessment``, the only thing that knows what a sample is.
+        cfg: objective, epochs, minibatches, clip, …
+        seed: key of the permutations.
+        actor, critic: multipliers of the base rates; actor 0 freezes the policy (critic warm-up).
+        leash: KL to the reference in the loss.
+
+    Returns:
+        Means over every valid step looked at, in all minibatches of all epochs.
+    """
+    if cfg.standardize == "rollout":
+        batch = replace(batch, advantage=standardize(batch.advantage, batch.mask))
+    tally, policy_on = Tally(), actor > 0
+    for epoch in range(cfg.epochs):
+        order = seeding.permutation(len(batch), seed, "minibatches", epoch)
+        for rows in torch.tensor_split(order, min(cfg.minibatches, len(batch))):
+            part = take(batch, rows.to(batch.mask.device))
+            sums, bins, widest = accumulate(learner, part, assess, cfg, leash, policy_on=policy_on)
+            if policy_on and cfg.target_kl is not None and sums["k3"] > 1.5 * cfg.target_kl * sums["steps"]:
+                policy_on, tally.early_stop = False, 1
+            norm = learner.step(actor=actor if policy_on else 0.0, critic=critic)
+            tally.add(sums, bins, widest, norm, moved=policy_on)
+    return tally.metrics(cfg, leash)
+
+
+def accumulate(
+    learner: Learner, part: StepBatch, assess: Assess, cfg: PPOConfig, leash: Leash, *, policy_on: bool
+) -> tuple[dict[str, float], Tensor, Tensor]:
+    """Gradients of one minibatch, summed over micro-batches and ranks.
+
+    Returns:
+        Sums by name, counts of log-ratios in 41 bins, and the largest (log r, |r-1|), all of the whole minibatch.
+    """
+    if cfg.standardize == "minibatch":
+        part = replace(part, advantage=standardize(part.advantage, part.mask))
+    length = part.mask.shape[-1] if cfg.reduction == "fixed_length" else None
+    weight = step_weights(part.mask, cfg.reduction, length=length)
+    micro = cfg.micro_batch or len(part)
+    sums = torch.zeros(len(SUMS), dtype=torch.float64)
+    bins = torch.zeros(len(HISTOGRAM_EDGES) + 1, dtype=torch.float64)
+    widest = torch.tensor([-math.inf, 0.0], dtype=torch.float64)
+    for rows in rounds(len(part), world=learner.world, rank=learner.rank, micro=micro):
+        empty = rows.start >= rows.stop  # an equal number of forwards on all ranks: look at row 0, count nothing
+        few = take(part, slice(0, 1) if empty else rows)
+        share = weight[:1] * 0 if empty else weight[rows]
+        if empty:
+            few = replace(few, mask=few.mask & False)
+        seen = assess(learner, few.inputs)
+        loss, terms, lr = loss_and_sums(seen, few, share, cfg, leash, policy_on=policy_on)
+        learner.accumulate(loss)
+        valid = lr[few.mask]
+        sums += terms
+        bins += torch.bincount(torch.bucketize(valid, torch.tensor(HISTOGRAM_EDGES, device=valid.device)).cpu(),
+                               minlength=len(bins))  # fmt: skip
+        if valid.numel():
+            here = torch.stack([valid.max(), torch.expm1(valid).abs().max()]).double().cpu()
+            widest = torch.maximum(widest, here)
+    totals = learner.total(torch.cat([sums, bins]))
+    widest = learner.gather(widest[None]).amax(0)
+    return dict(zip(SUMS, totals[: len(SUMS)].tolist(), strict=True)), totals[len(SUMS) :], widest
+
+
+def loss_and_sums(
+    seen: Assessment, part: StepBatch, weight: Tensor, cfg: PPOConfig, leash: Leash, *, policy_on: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One micro-batch's share of the loss, its sums in the order of `SUMS`, and the log-ratios (detached)."""
+    mask = part.mask
+    lr = log_ratio(seen.logp, part.old_logp, mask)
+    value, target = select(seen.value, mask), select(part.return_, mask)
+    old_value = select(part.old_value, mask)
+    entropy = select(seen.entropy, mask)
+
+    objective = policy_objective(seen, part, lr, cfg)
+    if cfg.value_clip is None:
+        error = value_error(value, target)
+        outside = torch.zeros(())
+    else:
+        error = clipped_value_error(value, old_value, target, clip=cfg.value_clip)
+        outside = value_clip_fraction(value, old_value, target, mask, clip=cfg.value_clip)
+    ref_kl = reference_kl(seen, part, leash) if leash.beta > 0 else torch.zeros_like(lr)
+
+    policy_loss = -(objective * weight).sum()
+    value_loss = (error * weight).sum()
+    loss = cfg.value_coef * value_loss
+    if policy_on:
+        loss = loss + policy_loss - cfg.entropy_coef * (entropy * weight).sum() + leash.beta * (ref_kl * weight).sum()
+
+    with torch.no_grad():
+        steps = mask.sum()
+        k1, k3 = (masked_sum(k(part.old_logp, seen.logp), mask) for k in (kl_estimators.k1, kl_estimators.k3))
+        parts = [policy_loss, value_loss, steps, masked_sum(entropy, mask), k1, k3,
+                 clip_fraction(lr, mask, clip=cfg.clip) * steps,
+                 active_clip_fraction(lr, select(part.advantage, mask), mask, clip=cfg.clip) * steps,
+                 outside * steps, masked_sum(ref_kl, mask)]  # fmt: skip
+        sums = torch.stack([x.detach().double().cpu() for x in parts])
+    return loss, sums, lr.detach()
+
+
+def policy_objective(seen: Assessment, part: StepBatch, lr: Tensor, cfg: PPOConfig) -> Tensor:
+    """What the policy maximises, per step, by ``cfg.objective``."""
+    advantage = select(part.advantage, part.mask)
+    if cfg.objective == "clip":
+        return clipped_surrogate(lr, advantage, clip=cfg.clip, dual_clip=cfg.dual_clip or math.inf)
+    if cfg.objective == "surrogate":
+        return surrogate(lr, advantage)
+    if cfg.objective == "reinforce":
+        return reinforce(select(seen.logp, part.mask), advantage)
+    kl = seen.old_kl if seen.old_kl is not None else torch.expm1(lr) - lr  # k3: KL(old‖new) from old samples
+    return kl_penalized(lr, advantage, select(kl, part.mask), beta=cfg.penalty_beta)
+
+
+def reference_kl(seen: Assessment, part: StepBatch, leash: Leash) -> Tensor:
+    """KL(π‖π_ref) a step for the loss, 0 at masked steps."""
+    if leash.estimator == "exact":
+        if seen.ref_kl is None:
+            raise ValueError("kl.estimator exact needs assess() to return ref_kl, got None; use k2")
+        return select(seen.ref_kl, part.mask)
+    if part.ref_logp is None:
+        raise ValueError(f"kl.estimator {leash.estimator} in the loss needs StepBatch.ref_logp, got None")
+    estimator = {"k1": kl_estimators.k1, "k2": kl_estimators.k2, "k3": kl_estimators.k3}[leash.estimator]
+    return estimator(select(seen.logp, part.mask), select(part.ref_logp, part.mask))
+
+
+@dataclass
+class Tally:
+    """Sums over the minibatches of one update."""
+
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
+    bins: Tensor = field(default_factory=lambda: torch.zeros(len(HISTOGRAM_EDGES) + 1, dtype=torch.float64))
+    norms: list[float] = field(default_factory=list)
+    widest: float = -math.inf
+    first_ratio_error: float | None = None
+    policy_steps: int = 0
+    early_stop: int = 0
+
+    def add(self, sums: dict[str, float], bins: Tensor, widest: Tensor, norm: float, *, moved: bool) -> None:
+        for name in SUMS:
+            self.sums[name] += sums[name]
+        self.bins += bins
+        self.widest = max(self.widest, float(widest[0]))
+        if self.first_ratio_error is None:
+            self.first_ratio_error = float(widest[1])
+        self.norms.append(norm)
+        self.policy_steps += moved
+
+    def metrics(self, cfg: PPOConfig, leash: Leash) -> UpdateMetrics:
+        steps, count = max(self.sums["steps"], 1.0), len(self.norms)
+        mean = {name: self.sums[name] / steps for name in SUMS}
+        return UpdateMetrics(
+            policy_loss=self.sums["policy"] / count,
+            value_loss=self.sums["value"] / count,
+            entropy=mean["entropy"],
+            policy_kl_k1=mean["k1"],
+            policy_kl_k3=mean["k3"],
+            clip_fraction=mean["outside"],
+            active_clip_fraction=mean["active"],
+            value_clip_fraction=mean["value_outside"] if cfg.value_clip is not None else None,
+            ratio_max=math.exp(min(self.widest, 700.0)),
+            first_ratio_error=self.first_ratio_error or 0.0,
+            log_ratio_histogram=tuple(int(x) for x in self.bins.tolist()),
+            gradient_norm=sum(self.norms) / count,
+            gradient_norm_max=max(self.norms),
+            optimizer_steps=count,
+            policy_steps=self.policy_steps,
+            early_stop=self.early_stop,
+            ref_kl_loss=mean["ref_kl"] if leash.beta > 0 else None,
+        )
