@@ -26,8 +26,7 @@ from ppo_lab.core.returns import discounted_returns
 def rloo_advantages(score: Tensor, mask: Tensor | None = None) -> Tensor:
     r"""Leave one out: :math:`R_i - \frac{1}{n-1} \sum_{j \ne i} R_j`. Unbiased: the baseline leaves out the sample.
 
-    Equal to :math:`\frac{n}{n-1} (R_i - \bar R)`. Source: Kool et al. 2019; Ahmadian et al. 2024, Back to basics, eq.
-    9.
+    Equal to :math:`\frac{n}{n-1} (R_i - \bar R)`. Sources: Kool et al. 2019; Ahmadian et al. 2024.
 
     >>> rloo_advantages(torch.tensor([[1.0, 0.0, 0.5]]))
     tensor([[ 0.7500, -0.7500,  0.0000]])
@@ -78,7 +77,7 @@ def reinforce_pp_advantages(
 ) -> Tensor:
     """REINFORCE++: each token's reward to go, standardised over all valid tokens of the batch. (B, T) -> (B, T).
 
-    Source: Hu 2025, REINFORCE++, eq. 4 and 5.
+    Source: Hu 2025, REINFORCE++.
 
     >>> mask = torch.tensor([[True, True], [True, False]])
     >>> reinforce_pp_advantages(torch.tensor([[1.0, 1.0], [3.0, 9.0]]), mask, gamma=1.0)

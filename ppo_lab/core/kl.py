@@ -65,7 +65,7 @@ def k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def k2(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    r"""Estimator :math:`\frac12 (\log \pi - \log \pi_{ref})^2` of KL(π‖ref) from samples of π: biased, low variance. (...).
+    r"""Estimator :math:`\frac12 (\log \pi - \log \pi_{ref})^2` of KL(π‖ref) from samples of π: biased, steady. (...).
 
     In a loss its expected gradient is exactly that of KL(π‖ref), which no other estimator's is.
 

@@ -23,7 +23,7 @@ def reinforce(logp: Tensor, weight: Tensor) -> Tensor:
     r"""Score-function term :math:`\log \pi(a_t|s_t)\, G_t`: its gradient is the policy's, its value means nothing.
 
     ``weight`` is a return, or an advantage for less variance; it is a constant here. Shapes (..., T).
-    Source: Williams 1992, Simple statistical gradient-following algorithms, eq. 11.
+    Source: Williams 1992, Simple statistical gradient-following algorithms.
 
     >>> reinforce(torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 0.5]))
     tensor([-3., -1.])
@@ -78,8 +78,7 @@ def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: Clip, dual_
         clip: ε, or (low, high) for :math:`1 - low` and :math:`1 + high`; 0.2 is usual.
         dual_clip: c ≥ 1, infinite for none; 3 is usual.
 
-    Sources: Schulman et al. 2017, PPO, eq. 7; Ye et al. 2020, Mastering Complex Control in MOBA Games, eq. 5 (dual
-    clip).
+    Sources: Schulman et al. 2017, PPO, eq. 7; Ye et al. 2020, Mastering Complex Control in MOBA Games.
 
     >>> clipped_surrogate(torch.tensor([2.0, 0.5, 2.0, 0.5]).log(), torch.tensor([1.0, 1.0, -1.0, -1.0]), clip=0.2)
     tensor([ 1.2000,  0.5000, -2.0000, -0.8000])

@@ -39,9 +39,9 @@ def bradley_terry_loss(
 
 
 def score_centering(chosen: Tensor, rejected: Tensor) -> Tensor:
-    r"""Penalty :math:`(r_w + r_l)^2` that pins the scores' zero point, which the pairs leave free. Add it with a small weight.
+    r"""Penalty :math:`(r_w + r_l)^2` that pins the scores' zero point, which pairs leave free; its weight is small.
 
-    Source: Eisenstein et al. 2023, Helping or herding?, eq. 4.
+    Source: Eisenstein et al. 2023, Helping or herding?, eq. 2.
 
     >>> score_centering(torch.tensor([2.0]), torch.tensor([1.0]))
     tensor([9.])

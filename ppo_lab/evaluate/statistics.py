@@ -69,7 +69,7 @@ def hedges_g(a: ArrayLike, b: ArrayLike) -> float:
     >>> round(hedges_g([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]), 3)
     -0.8
     """
-    return cohens_d(a, b) * (1 - 3 / (4 * (np.size(a) + np.size(b)) - 9))
+    return cohens_d(a, b) * (1 - 3 / (4 * (np.asarray(a).size + np.asarray(b).size) - 9))
 
 
 def bootstrap_statistics(x: ArrayLike, indices: ArrayLike) -> Floats:

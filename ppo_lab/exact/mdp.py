@@ -39,7 +39,7 @@ def gradient_moments(probs: Tensor, reward: Tensor, *, baseline: float | Tensor)
         reward: what each arm pays, (K,).
         baseline: b, in units of the reward.
 
-    Source: Williams 1992; Greensmith et al. 2004, Variance reduction techniques for gradient estimates, th. 8.
+    Source: Williams 1992; Greensmith et al. 2004, Variance reduction techniques for gradient estimates.
 
     >>> m = gradient_moments(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]), baseline=0.5)
     >>> m.mean, m.trace_variance

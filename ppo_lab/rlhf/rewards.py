@@ -38,7 +38,7 @@ def final_score(
             never ends is worth the same, however good its start), ``none`` leaves it. The penalty is not clipped.
         penalty: ≥ 0; raising it makes answers stop sooner.
 
-    Source: Ziegler et al. 2019; Huang et al. 2024, The N+ implementation details of RLHF with PPO, no. 5.
+    Source: Ziegler et al. 2019; Huang et al. 2024, The N+ implementation details of RLHF with PPO.
 
     >>> score, stopped = torch.tensor([12.0, 1.0]), torch.tensor([True, False])
     >>> final_score(score, stopped, clip=5.0, missing_eos="subtract", penalty=2.0)
