@@ -179,6 +179,17 @@ def browser(path: str | None) -> Item:
     return Item("NOTE", "chromium", "not found; only the browser tests need it", fix)
 
 
+def fetched(names: Iterable[str], root: Path) -> Item:
+    """Models and ratings kept by ``ppo-lab fetch``; presence only, their checksums are verified on use."""
+    have = {name: (root / name / "manifest.json").is_file() for name in names}
+    missing = [name for name, here in have.items() if not here]
+    if not missing:
+        return Item("OK", "fetched", f"{', '.join(have)} in {root}")
+    present = ", ".join(name for name in have if name not in missing) or "nothing yet"
+    detail = f"{present}; only rlhf/smollm2 needs {', '.join(missing)}"
+    return Item("NOTE", "fetched", detail, f"ppo-lab fetch {' '.join(missing)}")
+
+
 def checks(folder: Path = Path("runs")) -> Iterator[Item]:
     """Every line of ``ppo-lab check`` in order, each as soon as it is known."""
     yield python_version()
@@ -194,6 +205,10 @@ def checks(folder: Path = Path("runs")) -> Iterator[Item]:
 
         yield memory(psutil.virtual_memory().available / 1e9)
     yield writable(folder.resolve())
+    if importlib.util.find_spec("torch") is not None:
+        from ppo_lab.rlhf.fetch import cache_root, names
+
+        yield fetched(names(), cache_root())
     yield browser(next(filter(None, map(shutil.which, BROWSERS)), None))
 
 

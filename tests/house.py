@@ -15,7 +15,7 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"core", "paths"}),
     frozenset({"records", "config", "metrics", "seeding"}),
     frozenset({"learners"}),
-    frozenset({"update", "checkpoint", "faults"}),
+    frozenset({"update", "checkpoint", "logbook", "faults"}),
     frozenset({"exact"}),
     frozenset({"rlhf", "control"}),
     frozenset({"scale"}),

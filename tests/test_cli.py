@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ppo_lab.cli import app
-from ppo_lab.cli.loop import Brake, metric_line, resume_command, show_samples
+from ppo_lab.cli.loop import BRAKING, Brake, metric_line, resume_command, show_samples
 from ppo_lab.cli.shared import expect_run, plain_errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +40,9 @@ STAND_IN = textwrap.dedent("""
             while self.step < self.config.steps and not self.stopping:
                 time.sleep(PAUSE)
                 if self.config.seed == 7 and self.step == 1:
-                    raise ZeroDivisionError("the reward callable divided by zero")
+                    error = ZeroDivisionError("the reward callable divided by zero")
+                    error.add_note("A checkpoint is there.")
+                    raise error
                 self.step += 1
                 yield types.SimpleNamespace(step=self.step, score_mean=0.5, ref_kl_sum=2.0, beta=0.05,
                                             response_length=11.5, evaluation=None)
@@ -113,13 +115,15 @@ def test_a_run_is_not_overwritten_but_resumed(call) -> None:
     assert call("train", "mine.yaml").exit_code == 0
     again = call("train", "mine.yaml")
     assert again.exit_code == 2 and "runs/mine already holds a run; add --resume" in again.stderr
-    more = call("train", "mine.yaml", "steps=5", "--resume")
-    assert more.exit_code == 0 and "step 4/5" in more.stdout and "step 3/5" not in more.stdout
+    Path("runs/mine/checkpoints/last").write_text("1")  # as if it had been stopped there
+    more = call("train", "mine.yaml", "--resume")
+    assert more.exit_code == 0 and "step 2/3" in more.stdout and "step 1/3" not in more.stdout
 
 
 def test_an_error_on_the_way_keeps_its_traceback_in_the_run(call, tmp_path: Path) -> None:
     done = call("train", "mine.yaml", "seed=7")
-    assert done.exit_code == 1 and done.stderr.startswith("error: the reward callable divided by zero")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: the reward callable divided by zero\nA checkpoint is there.\n")
     assert "Traceback" not in done.output and "runs/mine/error.txt" in done.stderr
     assert "ZeroDivisionError" in (tmp_path / "runs" / "mine" / "error.txt").read_text()
     assert (tmp_path / "runs" / "mine" / "closed").exists()
@@ -137,6 +141,20 @@ def test_a_full_disk_shows_the_traceback_instead(tmp_path: Path, capsys: pytest.
         raise OSError("no space left")
     said = capsys.readouterr().err
     assert "error: no space left" in said and "Traceback" in said
+
+
+def test_sampling_leaves_the_run_as_it_is(call, tmp_path: Path) -> None:
+    """The real run cuts its logs back when it is opened to go on; one still in progress must keep them."""
+    run = tmp_path / "runs" / "mine"
+    assert call("train", "mine.yaml").exit_code == 0
+    (run / "closed").unlink()
+    (run / "models").mkdir()
+    before = sorted(run.rglob("*"))
+    done = call("sample", "runs/mine", "hello", "and you")
+    assert done.stdout == "hello … answer to hello at 3\nand you … answer to and you at 3\n"
+    assert sorted(run.rglob("*")) == before
+    (run / "checkpoints" / "last").unlink()
+    assert "holds no checkpoint yet" in call("sample", "runs/mine", "hello").stderr
 
 
 @pytest.mark.parametrize("command", ["sample", "export", "dashboard"])
@@ -194,7 +212,7 @@ def test_the_first_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Pa
     process = start_training(tmp_path, pause=0.1)
     process.send_signal(number)
     said, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and errors == ""
+    assert process.returncode == 130 and errors.strip() == BRAKING.decode().strip()
     step = int((tmp_path / "runs" / "mine" / "checkpoints" / "last").read_text())
     assert 2 <= step < 1000 and f"Stopped at step {step} of 1000, checkpoint written" in said
     assert "ppo-lab train mine.yaml seed=3 --folder runs/mine --resume" in said
@@ -204,7 +222,8 @@ def test_the_first_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Pa
 def test_the_second_ctrl_c_aborts_at_once(tmp_path: Path) -> None:
     process = start_training(tmp_path, pause=3.0)
     process.send_signal(signal.SIGINT)
-    assert process.stdout is not None and "Finishing this step" in process.stdout.readline()
+    assert process.stderr is not None
+    assert process.stderr.readline() + process.stderr.readline() == BRAKING.decode()
     pressed = time.monotonic()
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=60)
@@ -216,9 +235,9 @@ def test_the_second_ctrl_c_aborts_at_once(tmp_path: Path) -> None:
 def test_the_brake_gives_signals_back() -> None:
     before = signal.getsignal(signal.SIGINT)
     pulled: list[str] = []
-    with Brake(lambda: pulled.append("stop"), pulled.append) as brake:
+    with Brake(lambda: pulled.append("stop")) as brake:
         os.kill(os.getpid(), signal.SIGINT)
-        assert brake.pulled and pulled[0] == "stop"
+        assert brake.pulled and pulled == ["stop"]
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

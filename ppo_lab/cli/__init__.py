@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ppo_lab import __version__
-from ppo_lab.cli.shared import RUNS, expect_run, out, plain_errors
+from ppo_lab.cli.shared import RUNS, expect_run, out, plain_errors, reading_copy
 
 app = typer.Typer(
     help="PPO and RLHF, taught by code that runs.",
@@ -67,8 +67,7 @@ def train(
             finally:
                 run.close()
     except KeyboardInterrupt:
-        begun = (place / "checkpoints").is_dir()
-        out.print(f"\nAborted; go on from the last checkpoint with:\n  {again}" if begun else "\nAborted.")
+        out.print(f"\nAborted. Go on from the last checkpoint, or from the start where there is none yet:\n  {again}")
         raise typer.Exit(130) from None
     if stopped:
         out.print(f"Stopped at step {run.step} of {settings.steps}, checkpoint written. Go on with:\n  {again}")
@@ -84,12 +83,11 @@ def sample(
     ],
 ) -> None:
     """Let a trained model answer prompts."""
-    with plain_errors():
-        expect_run(run, wanted=True)
+    with plain_errors(), reading_copy(run) as folder:
         from ppo_lab.config import load_config
         from ppo_lab.rlhf import Run
 
-        trained = Run(load_config(run / "config.yaml", []), folder=run, resume=True)
+        trained = Run(load_config(folder / "config.yaml", []), folder=folder, resume=True)
         for prompt, answer in zip(prompts, trained.generate(prompts), strict=True):
             out.print(f"{prompt} … {answer}")
 
@@ -113,23 +111,22 @@ def export(
 
 @app.command()
 def fetch(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Left out: list what there is.", show_default=False)
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Left out: list what there is.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again, in place of what is there.")] = False,
 ) -> None:
-    """Download a small model or data set, once.
+    """Download small models or data sets, once.
 
-    Its checksum is verified, and it is kept in the cache.
+    Their checksums are verified, and they are kept in the cache.
     """
     with plain_errors():
         from ppo_lab.rlhf import fetch as store
 
-        if name is not None:
+        for name in names or ():
             store.fetch(name, force=force, say=out.print)
-        else:
-            for each in store.names():
-                out.print(f"{each:<14} {store.about(each)}")
+        for name in () if names else store.names():
+            out.print(f"{name:<14} {store.about(name)}")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import signal
 import time
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from ppo_lab.rlhf import Run
 
 SHOWN_SAMPLES = 4
+BRAKING = b"\nFinishing this step, then writing a checkpoint. Ctrl-C again aborts at once.\n"
 
 
 def drive(run: Run, steps: int) -> bool:
     """Iterate the run to its end or to Ctrl-C; True where it was stopped early."""
     prompts = run.sample_prompts[:SHOWN_SAMPLES]
     first, before = run.step, run.generate(prompts)
-    with progress_bar() as bar, Brake(run.stop, out.print) as brake:
+    with progress_bar() as bar, Brake(run.stop) as brake:
         task, clock = bar.add_task("training", total=steps, completed=first), time.perf_counter()
         for metrics in run:
             now = time.perf_counter()
@@ -40,8 +42,8 @@ def drive(run: Run, steps: int) -> bool:
 class Brake:
     """The first Ctrl-C (or SIGTERM) lets the step finish and a checkpoint be written; the second aborts at once."""
 
-    def __init__(self, stop: Callable[[], None], say: Callable[[str], None]) -> None:
-        self.stop, self.say, self.pulled = stop, say, False
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self.stop, self.pulled = stop, False
         self.before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def __enter__(self) -> Brake:
@@ -59,7 +61,7 @@ class Brake:
             raise KeyboardInterrupt
         self.pulled = True
         self.stop()
-        self.say("Finishing this step, then writing a checkpoint. Ctrl-C again aborts at once.")
+        os.write(2, BRAKING)  # print is not safe here: the signal may have come in the middle of one
 
 
 def metric_line(metrics: StepMetrics, steps: int, seconds: float) -> str:

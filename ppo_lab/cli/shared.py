@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +25,12 @@ def plain_errors(folder: Path | None = None) -> Iterator[None]:
     expected = (ValueError, OSError, RuntimeError) if folder is None else Exception
     try:
         yield
-    except (typer.Exit, typer.Abort):
+    except (typer.Exit, typer.Abort):  # these are RuntimeErrors
         raise
     except expected as error:
         if os.environ.get("PPO_LAB_TRACEBACK"):
             raise
-        typer.echo(f"error: {error}" if str(error) else f"error: {type(error).__name__}", err=True)
+        typer.echo("\n".join([f"error: {error or type(error).__name__}", *getattr(error, "__notes__", ())]), err=True)
         if folder is None:
             raise typer.Exit(2) from None
         keep_traceback(folder)
@@ -52,3 +53,18 @@ def expect_run(folder: Path, *, wanted: bool) -> None:
         raise ValueError(f"{folder} already holds a run; add --resume to go on with it, or choose another --folder")
     if wanted and not there:
         raise ValueError(f"{folder} holds no run (no config.yaml in it); start one with: ppo-lab train CONFIG")
+
+
+@contextmanager
+def reading_copy(run: Path) -> Iterator[Path]:
+    """A folder that shares the run's config, models and checkpoints, and none of its logs.
+
+    Opening a run to go on with it cuts its logs back to the checkpoint; a run still in progress must not suffer that.
+    """
+    expect_run(run, wanted=True)
+    if not any((run / "checkpoints").glob("*")):
+        raise ValueError(f"{run} holds no checkpoint yet; wait for one, or stop the run with Ctrl-C")
+    with tempfile.TemporaryDirectory(prefix="ppo-lab-") as scratch:
+        for shared in ("config.yaml", "models", "checkpoints"):
+            (Path(scratch) / shared).symlink_to((run / shared).resolve())
+        yield Path(scratch)
