@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -205,8 +205,8 @@ class PlainLearner:
             if self.parameters[name] is not master:
                 self.parameters[name].copy_(master)
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16)
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.bf16 else nullcontext()
 
     def _here(self, inputs: dict[str, Any]) -> dict[str, Any]:
         return {name: to(value, self.device) for name, value in inputs.items()}
