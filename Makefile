@@ -33,7 +33,7 @@ $(STAMP): requirements.txt pyproject.toml
 	done; \
 	test -n "$$python" || { echo "no Python >= 3.11 with venv found; install one, or: make setup PYTHON=/path/to/python"; exit 1; }; \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$python is older than Python 3.11"; exit 1; }; \
-	$(PY) -m pip --version >/dev/null 2>&1 || "$$python" -m venv $(VENV); \
+	$(PY) -m pip --version >/dev/null 2>&1 || "$$python" -m venv $(VENV) || exit 1; \
 	echo "Setting up $(VENV) with $$($(PY) --version): 2 GB, some minutes, once."
 	@$(PY) -m pip install --quiet $(if $(TORCH),--extra-index-url https://download.pytorch.org/whl/$(TORCH)) -r requirements.txt
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
