@@ -29,7 +29,9 @@ def pinned() -> dict[str, Requirement]:
 
 
 def declared() -> list[Requirement]:
-    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    """Everything but the extra ``hub``, which only serves who is online and is no part of the course."""
+    extras = PROJECT["optional-dependencies"]
+    groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "hub")]
     return [r for group in groups for r in map(Requirement, group) if r.name != PROJECT["name"]]
 
 
