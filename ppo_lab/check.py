@@ -190,6 +190,15 @@ def fetched(names: Iterable[str], root: Path) -> Item:
     return Item("NOTE", "fetched", detail, f"ppo-lab fetch {' '.join(missing)}")
 
 
+def library() -> Item:
+    """Whether ppo_lab itself can be loaded here, and what `ppo_lab.rlhf.fetch` has in its cache."""
+    try:
+        from ppo_lab.rlhf.fetch import cache_root, names
+    except ImportError as error:
+        return Item("FAIL", "ppo_lab", f"cannot be imported: {error}", "pip install -r requirements.txt")
+    return fetched(names(), cache_root())
+
+
 def checks(folder: Path = Path("runs")) -> Iterator[Item]:
     """Every line of ``ppo-lab check`` in order, each as soon as it is known."""
     yield python_version()
@@ -206,10 +215,7 @@ def checks(folder: Path = Path("runs")) -> Iterator[Item]:
 
         yield memory(psutil.virtual_memory().available / 1e9)
     yield writable(folder.resolve())
-    if importlib.util.find_spec("torch") is not None:
-        from ppo_lab.rlhf.fetch import cache_root, names
-
-        yield fetched(names(), cache_root())
+    yield library()
     yield browser(next(filter(None, map(shutil.which, BROWSERS)), None))
 
 

@@ -118,6 +118,12 @@ def test_fetched(tmp_path: Path) -> None:
     assert check.fetched(["a"], tmp_path).status == "OK"
 
 
+def test_a_package_that_cannot_be_imported_is_said_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ppo_lab.rlhf.fetch", None)
+    bad = check.library()
+    assert bad.status == "FAIL" and "cannot be imported" in bad.detail and "requirements.txt" in bad.fix
+
+
 def test_browser() -> None:
     assert check.browser("bin/chromium").status == "OK" and "apt-get install" in check.browser(None).fix
 
