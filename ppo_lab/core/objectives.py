@@ -86,10 +86,10 @@ def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: Clip, dual_
     check_spreads(log_ratio=log_ratio, advantage=advantage)
     check_range("dual_clip", dual_clip, 1, math.inf, fix="3 is usual; leave it out for none")
     low, high = log_band(clip)
-    advantage = upcast(advantage)
-    floor = torch.where(advantage < 0, low, -math.inf).to(advantage)
-    ceiling = torch.where(advantage < 0, math.log(dual_clip), high).to(advantage)
-    return surrogate(upcast(log_ratio).clamp(floor, ceiling), advantage)
+    x, bad = upcast(log_ratio), advantage < 0
+    floor = torch.full_like(x, -math.inf).masked_fill(bad, low)
+    ceiling = torch.full_like(x, high).masked_fill(bad, math.log(dual_clip))
+    return surrogate(x.clamp(floor, ceiling), advantage)
 
 
 def clip_fraction(log_ratio: Tensor, mask: Tensor | None = None, *, clip: Clip) -> Tensor:
