@@ -97,6 +97,17 @@ def permutation(n: int, *parts: int | str) -> Tensor:
     return torch.from_numpy(_philox("permutation", *parts).permutation(n))
 
 
+def seed_globals(*parts: int | str) -> None:
+    """Key the global generators of Python, NumPy and PyTorch. Our own code draws from none of them; a reward may.
+
+    >>> seed_globals(0); first = random.random(); seed_globals(0); random.random() == first
+    True
+    """
+    random.seed(key(*parts))
+    np.random.seed(key(*parts) % 2**32)
+    torch.manual_seed(key(*parts))
+
+
 def rng_state() -> dict[str, Any]:
     """The global generators of Python, NumPy and PyTorch (CPU, and each CUDA device in use), fit for JSON."""
     version, words, gauss = random.getstate()

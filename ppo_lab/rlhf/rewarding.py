@@ -20,8 +20,15 @@ from .corpus import Corpus
 from .gold import vader
 from .models.actor_critic import trunk_of
 from .models.build import build_reward_model, load_reward_model, load_tokenizer
-from .models.folders import read_figures, save_folder
-from .reward_model import Quality, make_pairs, require_quality, score_texts, train_reward_model
+from .models.folders import save_folder
+from .reward_model import (
+    Quality,
+    preference_pairs,
+    read_quality,
+    require_quality,
+    score_texts,
+    train_reward_model,
+)
 from .score import Reward, Scorer, Source, load_callable
 from .tokens import join, same_tokenizer
 
@@ -57,7 +64,9 @@ def check_sources(sources: Sequence[RewardSource]) -> dict[int, Reward]:
     return found
 
 
-def obtain_reward_models(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> dict[int, RewardModel]:
+def obtain_reward_models(
+    config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path
+) -> dict[int, RewardModel]:
     """The reward models that the sources name, by source number: from this run's folder, made now, or loaded.
 
     Raises:
@@ -70,24 +79,30 @@ def obtain_reward_models(config: RLHFConfig, corpus: Corpus, policy: Any, tokeni
         if source.path is None:
             models[i] = _own(config, corpus, policy, tokenizer, folder)
         else:
-            models[i] = RewardModel(load_reward_model(source.path), load_tokenizer(source.path), load_quality(source.path))
+            models[i] = _loaded(source.path, field=f"reward.sources.{i}.path", seed=config.seed)
         if models[i].quality is not None:
             require_quality(models[i].quality, config.reward_model)
     return models
+
+
+def _loaded(path: str, *, field: str, seed: int) -> RewardModel:
+    model, tokenizer = load_reward_model(path, seed=seed, field=field), load_tokenizer(path, field=field)
+    return RewardModel(model, tokenizer, read_quality(path))
 
 
 def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> RewardModel:
     """The Bradley–Terry model of this run."""
     cfg, seed = config.reward_model, seeding.key(config.seed, "reward model")
     if not folder.exists():
-        own = tokenizer if cfg.path is None else load_tokenizer(cfg.path)
-        model = build_reward_model(policy if cfg.path is None else cfg.path, own, seed=seed)
-        log.info("reward model, %d pairs labelled by %s", cfg.pairs, cfg.labels)
-        pairs = make_pairs(corpus, cfg, seed=seed)
-        quality = train_reward_model(model, own, pairs, cfg, seed=seed)
+        if cfg.path is None:
+            own, model = tokenizer, build_reward_model(policy, seed=seed)
+        else:
+            model, own = load_reward_model(cfg.path, seed=seed), load_tokenizer(cfg.path, field="reward_model.path")
+        log.info("reward model: %d pairs, labels from %s", cfg.pairs, cfg.labels)
+        quality = train_reward_model(model, own, preference_pairs(config, corpus, seed=seed), cfg, seed=seed)
         log.info("reward model: held-out pair accuracy %.3f", quality.accuracy)
-        save_folder(folder, quality, model, own)
-    return RewardModel(load_reward_model(str(folder)), load_tokenizer(str(folder)), load_quality(folder))
+        save_folder(folder, model, own, quality.figures())
+    return _loaded(str(folder), field="reward_model.path", seed=config.seed)
 
 
 def build_scorer(

@@ -1,7 +1,7 @@
 """From opinions to one score an answer: reward sources, their checks, normalising, and the time limit.
 
 A reward is any callable ``reward(prompts, responses, **columns) -> (B,) or (B, T)``: texts in, one number an answer or
-one a token. Whatever it returns is checked before it is used; what it raises names the reward.
+one a token (T is then ``sampling.max_new_tokens``, padding ignored). Whatever it returns is checked before it is used; what it raises names the reward.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ def checked(name: str, value: Any, rows: int, steps: int) -> Tensor:
 
 
 def mask_tokens(scores: Scores, mask: Tensor) -> Tensor | None:
-    """Process rewards with padding at 0."""
-    return None if scores.token is None else select(scores.token, mask)
+    """Process rewards of the tokens there are, padding at 0."""
+    return None if scores.token is None else select(scores.token[:, : mask.shape[-1]], mask)
 
 
 def load_callable(path: str | None, where: str) -> Reward:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ppo_lab.records import Responses
 
 from .score import Scorer
-from .tokens import response_texts
+from .tokens import decode_rows
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Texts:
     tokenizer: Any
     prompts: list[str]
     columns: dict[str, list]
+    cap: int  # max_new_tokens: the width of a process reward
 
     def prompts_of(self, responses: Responses) -> list[str]:
         """The prompt text of each answer."""
@@ -28,7 +29,12 @@ class Texts:
 
     def responses_of(self, responses: Responses) -> list[str]:
         """The words of each answer, without special tokens; ``join(prompt, answer)`` is the whole text."""
-        return response_texts(self.tokenizer, responses)[1]
+        start = responses.tokens.shape[-1] - responses.response.shape[-1]
+        before = decode_rows(self.tokenizer, responses.tokens[:, :start], responses.attention[:, :start])
+        whole = decode_rows(self.tokenizer, responses.tokens, responses.attention)
+        alone = decode_rows(self.tokenizer, responses.response, responses.mask)
+        rows = zip(before, whole, alone, strict=True)
+        return [text[len(prompt) :] if text.startswith(prompt) else answer for prompt, text, answer in rows]
 
     def columns_of(self, responses: Responses) -> dict[str, list]:
         """The extra columns of each answer's prompt."""
@@ -37,10 +43,8 @@ class Texts:
 
     def opinions(self, scorer: Scorer, responses: Responses) -> list[Tensor]:
         """Every reward's raw opinion of these answers."""
-        return scorer.opinions(
-            self.prompts_of(responses), self.responses_of(responses), self.columns_of(responses),
-            responses.mask.shape[-1],
-        )  # fmt: skip
+        columns = self.columns_of(responses)
+        return scorer.opinions(self.prompts_of(responses), self.responses_of(responses), columns, self.cap)
 
 
 def table(prompts: Sequence[str], responses: Sequence[str], **numbers: Sequence[float]) -> list[dict[str, Any]]:

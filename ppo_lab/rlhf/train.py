@@ -66,6 +66,7 @@ class Run:
         self._stop, self._saved = False, -1
         saved = self.logbook.resume_from() if resume else None
         if saved is None:
+            seeding.seed_globals(config.seed)
             parts.fit_normalizers()
         else:
             self._load(*saved)

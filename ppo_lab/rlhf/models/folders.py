@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .build import save_model
+
 QUALITY = "quality.json"
 
 
@@ -17,8 +19,7 @@ def save_folder(folder: Path, model: Any, tokenizer: Any, figures: Mapping[str, 
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
+    save_model(model, tokenizer, partial)
     (partial / QUALITY).write_text(json.dumps(figures, indent=1), encoding="utf-8")
     os.replace(partial, folder)
 

@@ -1,0 +1,109 @@
+"""A trained policy as a plain Hugging Face folder, verified after writing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ppo_lab import checkpoint
+from ppo_lab.config import ConfigError, RLHFConfig, load_config
+
+from .models.build import load_policy, load_tokenizer, save_model
+
+POLICY = "model.policy."
+
+
+def export(run_folder: str | Path, target: str | Path, *, step: int | None = None) -> dict[str, Any]:
+    """Write the policy of a run to ``target`` so that any Hugging Face tool loads it.
+
+    The weights come from a checkpoint (the newest, or ``step``) laid over the model the run started from. Then the
+    folder is read back: no tensor may be empty, the bytes must be those of the parameters, the logits equal.
+
+    Returns:
+        ``step, parameters, bytes, max_logit_difference``.
+
+    Raises:
+        ConfigError: no run, no checkpoint, or a target that already holds something.
+        CheckpointError: the checkpoint is torn or corrupt.
+    """
+    folder, target = Path(run_folder), Path(target)
+    if not (folder / "config.yaml").exists():
+        raise ConfigError(f"RUN must be a run's folder, got {folder} without config.yaml; see the folders in runs/")
+    if target.exists() and any(target.iterdir()):
+        raise ConfigError(f"DIR must be new or empty, got {target}; choose another, or delete it")
+    where = checkpoint.latest(folder) if step is None else folder / "checkpoints" / f"{step:06d}"
+    if where is None:
+        raise ConfigError(f"RUN must hold a checkpoint, got none in {folder}; let it train, or resume it")
+    tensors, state = checkpoint.load(where)
+    base = base_of(folder, load_config(folder / "config.yaml"))
+    policy, tokenizer = load_policy(base), load_tokenizer(base)
+    lay_over(policy, tensors)
+    _write(target, policy, tokenizer)
+    return {"step": state["step"], **verify(policy, target)}
+
+
+def base_of(folder: Path, config: RLHFConfig) -> str:
+    """Where the run's reference is: its own SFT model, or the model it was given."""
+    own = folder / "models" / "sft"
+    return str(own) if own.exists() else str(config.policy.path)
+
+
+@torch.no_grad()
+def lay_over(policy: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Copy the trained parameters of a checkpoint over the model they started from."""
+    parameters = dict(policy.named_parameters(remove_duplicate=False))
+    for name, x in tensors.items():
+        if name.startswith(POLICY):
+            own = parameters.get(name[len(POLICY) :])
+            if own is None or own.shape != x.shape:
+                raise ConfigError(f"checkpoint tensor {name} {tuple(x.shape)} has no place in the run's base model; "
+                                  "put models/sft (or policy.path) back as it was")  # fmt: skip
+            own.copy_(x)
+
+
+def verify(policy: torch.nn.Module, target: Path) -> dict[str, Any]:
+    """Read the folder back and compare.
+
+    Raises:
+        ConfigError: an empty tensor, a wrong byte count, or logits that differ by more than 1e-5.
+    """
+    from safetensors import safe_open
+
+    size, empty = 0, []
+    for path in sorted(target.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():
+                x = file.get_tensor(name)
+                size += x.numel() * x.element_size()
+                empty += [name] if x.numel() == 0 else []
+    unique = {p.data_ptr(): p.numel() * p.element_size() for p in policy.parameters()}
+    if empty or size < sum(unique.values()):
+        raise ConfigError(f"export to {target} must hold {sum(unique.values())} bytes of weights, got {size}"
+                          f"{f' and empty tensors {empty[:3]}' if empty else ''}; free disk space and export again")  # fmt: skip
+    again = load_policy(str(target))
+    vocabulary = policy.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    tokens = torch.arange(min(32, vocabulary))[None]
+    with torch.no_grad():
+        gap = float((policy.eval()(tokens).logits - again.eval()(tokens).logits).abs().max())
+    if not gap <= 1e-5:
+        raise ConfigError(f"export to {target} must give equal logits when read back, got a difference of {gap:.1e}")
+    return {"parameters": sum(p.numel() for p in policy.parameters()), "bytes": size, "max_logit_difference": gap}
+
+
+def _write(target: Path, policy: Any, tokenizer: Any) -> None:
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        save_model(policy, tokenizer, partial)
+        if target.exists():
+            target.rmdir()
+        os.replace(partial, target)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ConfigError(f"DIR must be writable with enough free space, got {target} ({error})") from error
