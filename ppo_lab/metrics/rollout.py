@@ -83,7 +83,7 @@ REFERENCE = (
         rows=("B4", "C10", "D1", "D19"),
     ),
     Metric(
-        name="ref_kl_token", title="per token", group="reference", unit="nats per token",
+        name="ref_kl_token", title="KL per token", group="reference", unit="nats per token",
         formula="Σ (log π − log π_ref) / tokens", reduction=_ALL, mask=_TOKENS,
         estimates="KL(π‖π_ref) from samples of π", healthy=(0.0, 1.0), source="10 nats on ten tokens",
         reads="The same, apart from length: compare it across response caps. Falling while ref_kl_sum rises: "
@@ -221,14 +221,14 @@ COST = (
         rows=("C4", "D14"),
     ),
     Metric(
-        name="seconds_rollout", title="rollout", group="cost", unit="s", formula="wall time of sampling",
+        name="seconds_rollout", title="rollout time", group="cost", unit="s", formula="wall time of sampling",
         reduction=_RANK0, mask="none",
         reads="Grows with the longest answer. Usually the largest part with big models: shorter cap, larger batch.",
         aliases=peers(openrlhf="timing/generation", verl="timing_s/gen"),
         rows=("D13", "E10"),
     ),
     Metric(
-        name="seconds_score", title="scoring", group="cost", unit="s",
+        name="seconds_score", title="scoring time", group="cost", unit="s",
         formula="wall time of the reward, reference, value and old log-prob passes", reduction=_RANK0, mask="none",
         reads="Largest of the three: the reward is slow; batch it or move it.",
         aliases=peers(openrlhf="timing/make_experience"),
@@ -236,7 +236,7 @@ COST = (
         rows=("D13", "E10"),
     ),
     Metric(
-        name="seconds_update", title="update", group="cost", unit="s", formula="wall time of all epochs",
+        name="seconds_update", title="update time", group="cost", unit="s", formula="wall time of all epochs",
         reduction=_RANK0, mask="none",
         reads="Grows with the epochs. The largest part with small models.",
         aliases=peers(openrlhf="timing/ppo_train", verl="timing_s/update_actor"),
@@ -245,12 +245,11 @@ COST = (
         rows=("D13", "E10"),
     ),
     Metric(
-        name="peak_memory_mb", title="peak memory", group="cost", unit="MB",
-        formula="peak of the device's allocator, of the process where there is none", reduction="rank 0",
-        mask="none",
+        name="peak_memory_mb", title="peak memory", group="cost", unit="MiB",
+        formula="largest resident size of the process so far", reduction="rank 0", mask="none",
         reads="Flat after the first steps. A climb is a leak: something keeps the graph alive.",
         aliases=peers(verl="perf/max_memory_allocated_gb"),
-        alias_notes="verl logs GiB.",
+        alias_notes="verl logs GiB of the device's allocator.",
         rows=("B12", "E7"),
     ),
 )

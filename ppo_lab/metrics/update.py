@@ -3,26 +3,26 @@
 from ppo_lab.metrics.metric import Metric, peers
 
 _ALL = "mean over valid tokens of all ranks and of every minibatch of every epoch"
+_LOSS = "weights of ppo.reduction over each minibatch of all ranks, then the mean over optimizer steps"
 _TOKENS = "valid response tokens"
 
 UPDATE = (
     Metric(
         name="policy_loss", title="policy loss", group="loss", unit="",
-        formula="−mean_t min(r_t A_t, clip(r_t, 1−ε, 1+ε) A_t), r_t = π(y_t)/π_old(y_t)", reduction=_ALL,
+        formula="−mean_t min(r_t A_t, clip(r_t, 1−ε, 1+ε) A_t), r_t = π(y_t)/π_old(y_t)", reduction=_LOSS,
         mask=_TOKENS,
         reads="Near 0 by construction, since advantages are standardised, and a little below 0 as the update "
         "gains. Its level says nothing about quality. Large swings go with clip_fraction near 1: lower the actor "
         "rate.",
         aliases=peers(trl="loss/policy_avg", openrlhf="policy_loss", verl="actor/pg_loss",
                       cleanrl="losses/policy_loss", sb3="train/policy_gradient_loss"),
-        alias_notes="CleanRL logs the last minibatch only. TRL and OpenRLHF average per-minibatch means, so short "
-        "minibatches weigh more.",
+        alias_notes="CleanRL logs the last minibatch only.",
         rows=("A6", "A10"),
     ),
     Metric(
         name="value_loss", title="value loss", group="loss", unit="reward²",
         formula="mean_t ½ max((V_t−G_t)², (clip(V_t, V_old±ε_v)−G_t)²); without value clipping ½ (V_t−G_t)²",
-        reduction=_ALL, mask=_TOKENS,
+        reduction=_LOSS, mask=_TOKENS,
         reads="Should fall, then follow the spread of the returns. Rising while explained_variance falls: the "
         "critic lags behind the policy; raise the critic rate, or warm it up first. Scales with the square of the "
         "reward.",
@@ -68,7 +68,7 @@ UPDATE = (
         rows=("A7", "C13", "D1", "D16", "D19"),
     ),
     Metric(
-        name="clip_fraction", title="outside the band", group="clip", unit="share",
+        name="clip_fraction", title="outside the clip band", group="clip", unit="share",
         formula="share of tokens with r_t < 1−ε or r_t > 1+ε", reduction=_ALL, mask=_TOKENS, healthy=(0.0, 0.3),
         source="rule of thumb for ε 0.2",
         reads="How many tokens left the trust band. Above 0.3 for many steps: the same rollout is used too often "
@@ -136,7 +136,7 @@ UPDATE = (
         rows=("C12", "D17", "E6"),
     ),
     Metric(
-        name="gradient_norm_max", title="largest in the update", group="gradient", unit="",
+        name="gradient_norm_max", title="largest gradient norm", group="gradient", unit="",
         formula="max over optimizer steps of ‖(∇actor, ∇critic)‖₂ before clipping",
         reduction="maximum over the optimizer steps of this update", mask="all trained parameters, both groups",
         healthy=(1e-3, 10.0), source="as gradient_norm",

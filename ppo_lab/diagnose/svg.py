@@ -1,0 +1,49 @@
+"""A panel as inline SVG whose colours are variables of the page, so that one picture serves light, dark and paper."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from ppo_lab.diagnose import style
+from ppo_lab.diagnose.curves import Rows
+from ppo_lab.diagnose.plots import PANELS
+
+VARIABLES = {
+    style.BLUE: "--blue", style.VERMILLION: "--vermillion", style.GREEN: "--green", style.ORANGE: "--orange",
+    style.PURPLE: "--purple", style.SKY: "--sky", style.INK: "--ink", style.NOTE: "--muted", style.GRID: "--grid",
+    style.PAPER: "--paper",
+}  # fmt: skip
+
+
+def panel_svg(panel: str, rows: Rows, *, alt: str, **options: Mapping[str, Any] | None) -> str:
+    """One panel as an ``<svg role="img">`` with ``alt`` as its text; the same bytes for the same rows."""
+    with style.styled(), matplotlib.rc_context({"svg.hashsalt": panel, "font.size": 8, "legend.fontsize": 7.5}):
+        figure = Figure(figsize=(3.2, 2.7))
+        ax = figure.subplots()
+        figure.subplots_adjust(left=0.175, right=0.875, top=0.865, bottom=0.135)  # the same frame in every panel
+        PANELS[panel](ax, rows, **options)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return inline(buffer.getvalue(), prefix=panel, alt=alt)
+
+
+def inline(svg: str, *, prefix: str, alt: str) -> str:
+    """A stand-alone SVG file as part of a page: no header, own ids, colours by variable, an accessible name."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.S)
+    svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
+    svg = svg.replace("xlink:href", "href")
+    box = re.search(r'viewBox="[^"]+"', svg)
+    assert box is not None
+    head = f'<svg class="panel" role="img" aria-label="{escape(alt)}" {box[0]}>'
+    svg = re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)
+    for color, variable in VARIABLES.items():
+        svg = svg.replace(color, f"var({variable})")
+    return re.sub(r"\s*\n\s*", "\n", svg).strip()
