@@ -102,7 +102,7 @@ def from_reviews(cfg: CorpusConfig, seed: int) -> Corpus:
     """
     from ppo_lab.rlhf.reviews import load_reviews, review_prompts, select_split
 
-    reviews = load_reviews(cfg.path or _fetched("human-reviews"))
+    reviews = load_reviews(review_folder(cfg))
 
     def prompts(split: str) -> list[str]:
         fewest, most = cfg.prompt_words
@@ -130,13 +130,16 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def _fetched(name: str) -> Path:
+def review_folder(cfg: CorpusConfig) -> Path:
+    """Where the rated reviews are: a folder at ``cfg.path`` if it has them, else what was fetched."""
     from ppo_lab.rlhf.fetch import FetchError, locate
 
+    if cfg.kind == "human-reviews" and cfg.path is not None:
+        return Path(cfg.path).expanduser()
     try:
-        return locate(name)
+        return locate("human-reviews")
     except FetchError as error:
-        raise ConfigError(f"corpus.kind {name} needs its data: {error}") from error
+        raise ConfigError(f"human-rated reviews are not here yet: {error}") from error
 
 
 def _path(cfg: CorpusConfig, what: str) -> str:
