@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ppo_lab.paths import find_config
+
 from .base import Config, ConfigError, build, dump, parse_yaml, read
 from .language import RLHFConfig
 from .ppo import OptimizerConfig, PPOConfig
@@ -22,6 +24,8 @@ def load_config(path_or_name: str | Path, overrides: list[str] | tuple[str, ...]
     Raises:
         ConfigError: a missing file, bad YAML, unknown or ill-typed keys, sizes that do not fit.
     """
-    from ppo_lab.paths import find_config
-
-    return read(RLHFConfig, find_config(path_or_name), list(overrides))
+    try:
+        path = find_config(path_or_name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return read(RLHFConfig, path, list(overrides))
