@@ -102,7 +102,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     if config.policy.trainable_layers is not None:
         train_last_layers(policy, config.policy.trainable_layers)
     reference = Reference(copy_trainable(policy))
-    frozen: dict[str, nn.Module] = {"reference": reference, **{name_of(i): judge.model for i, judge in judges.items()}}
+    frozen: dict[str, nn.Module] = {"reference": reference, **{name_of(i): judge.reader() for i, judge in judges.items()}}
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
     scorer = given(config, reward) if reward else build_scorer(config, callables, judges, learner)
     cap = config.sampling.max_new_tokens

@@ -23,6 +23,8 @@ from .models.build import build_reward_model, load_reward_model, load_tokenizer
 from .models.folders import save_folder
 from .reward_model import (
     Quality,
+    ScoreReader,
+    answers_of,
     preference_pairs,
     read_quality,
     require_quality,
@@ -47,6 +49,10 @@ class RewardModel:
         """Causal, and of the policy's tokenizer: only then may a value be read from it at every token."""
         causal = self.model.config.model_type == policy.config.model_type  # type: ignore[union-attr]
         return causal and same_tokenizer(self.tokenizer, tokenizer)
+
+    def reader(self) -> ScoreReader:
+        """What the learner keeps frozen: tokens and attention in, scores out."""
+        return ScoreReader(self.model)
 
     def copy_trunk(self) -> nn.Module:
         """The network below the score, to be trained as a critic."""
@@ -99,7 +105,8 @@ def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder
         else:
             model, own = load_reward_model(cfg.path, seed=seed), load_tokenizer(cfg.path, field="reward_model.path")
         log.info("reward model: %d pairs, labels from %s", cfg.pairs, cfg.labels)
-        quality = train_reward_model(model, own, preference_pairs(config, corpus, seed=seed), cfg, seed=seed)
+        pairs = preference_pairs(config, corpus, seed=seed, answer=answers_of(config, policy, tokenizer))
+        quality = train_reward_model(model, own, pairs, cfg, seed=seed)
         log.info("reward model: held-out pair accuracy %.3f", quality.accuracy)
         save_folder(folder, model, own, quality.figures())
     return _loaded(str(folder), field="reward_model.path", seed=config.seed)

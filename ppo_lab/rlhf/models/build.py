@@ -5,6 +5,7 @@ A tiny model's first weights depend on its seed alone, and making one leaves the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,8 @@ def resolve(path: str, *, field: str) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without the progress bars and load reports of transformers, which would drown our own lines."""
+    if not torch.cuda.is_available():  # transformers imports deepspeed where it is installed, which warns of no GPU
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
