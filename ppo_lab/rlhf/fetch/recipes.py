@@ -6,9 +6,11 @@ no other host. A checksum guards what was taken out of the package and what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ppo_lab.rlhf.reviews import parse_ratings, save_reviews
 
@@ -50,35 +52,55 @@ def plain_llama(files: Files, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     (gguf,) = files.values()
-    loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    settings = loaded.config.to_dict()
-    settings.pop("quantization_config")
-    with torch.device("meta"):  # the numbers are there already
-        plain = LlamaForCausalLM(LlamaConfig.from_dict(settings))
-    plain.load_state_dict(loaded.state_dict(), assign=True)
-    plain.tie_weights()
-    plain.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    tokenizer.model_max_length = plain.config.max_position_embeddings  # GGUF does not say
-    tokenizer.save_pretrained(folder)
+    with quiet():
+        loaded = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        settings = loaded.config.to_dict()
+        settings.pop("quantization_config")
+        with torch.device("meta"):  # the numbers are there already
+            plain = LlamaForCausalLM(LlamaConfig.from_dict(settings))
+        plain.load_state_dict(loaded.state_dict(), assign=True)
+        plain.tie_weights()
+        plain.save_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        tokenizer.model_max_length = plain.config.max_position_embeddings  # GGUF does not say
+        tokenizer.save_pretrained(folder)
 
 
 def causal_from_hub(repository: str, folder: Path) -> None:
     """The same kind of folder from the hub: the original weights, where the GGUF file's are rounded to 4 bits."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    AutoModelForCausalLM.from_pretrained(repository, dtype=torch.float32).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(repository).save_pretrained(folder)
+    _from_hub(AutoModelForCausalLM, repository, folder)
 
 
 def encoder_from_hub(repository: str, folder: Path) -> None:
-    """An encoder that `AutoModel` loads, from the hub."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
+    """An encoder that ``AutoModel`` loads, from the hub."""
+    from transformers import AutoModel
 
-    AutoModel.from_pretrained(repository, dtype=torch.float32).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(repository).save_pretrained(folder)
+    _from_hub(AutoModel, repository, folder)
+
+
+def _from_hub(kind: Any, repository: str, folder: Path) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    with quiet():
+        kind.from_pretrained(repository, dtype=torch.float32).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(repository).save_pretrained(folder)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the progress bars of transformers, which would drown our own lines."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()
 
 
 def as_they_are(files: Files, folder: Path) -> None:
