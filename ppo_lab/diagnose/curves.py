@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
-from ppo_lab.diagnose.style import GREEN, NOTE, PAPER, SOLID
+from ppo_lab.diagnose.style import GREEN, NOTE, PAPER, SOLID, dress
 from ppo_lab.metrics import metric
 
 Rows = Sequence[Mapping[str, Any]]
@@ -174,6 +174,7 @@ def note(ax: Axes, text: str) -> None:
 
 def absent(ax: Axes, *names: str) -> None:
     """Say in plain words that a panel has nothing to draw."""
+    ax.spines[:].set_visible(False)
     ax.set_yticks([])
     ax.set_xticks([])
     ax.grid(False)
@@ -207,6 +208,7 @@ def finish(
         legend.set_in_layout(False)
     for axes in (ax, right):
         if axes is not None:
+            dress(axes)
             _ticks(axes)
     ax.set_ylabel(ylabel)
     steps = [float(row["step"]) for row in rows]
@@ -222,6 +224,18 @@ def finish(
         right.set_xlim(ax.get_xlim())
 
 
+class _Plain(ScalarFormatter):
+    """Equally many decimals on every tick, no offset, and a minus whatever rcParams say."""
+
+    def __init__(self) -> None:
+        super().__init__(useOffset=False)
+        self.set_scientific(False)
+
+    @staticmethod
+    def fix_minus(s: str) -> str:
+        return s.replace("-", "−")
+
+
 def _ticks(ax: Axes) -> None:
     """At most six numbers, equally long where they fit, and no offset that would stand in the legend's way."""
     ax.yaxis.labelpad = 2
@@ -229,9 +243,7 @@ def _ticks(ax: Axes) -> None:
     if ax.get_yscale() == "log" or not 1e-3 <= size < 1e5:
         ax.yaxis.set_major_formatter(short)
     else:
-        plain = ScalarFormatter(useOffset=False)
-        plain.set_scientific(False)
-        ax.yaxis.set_major_formatter(plain)
+        ax.yaxis.set_major_formatter(_Plain())
     if ax.get_yscale() == "linear":
         ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
 

@@ -34,7 +34,7 @@ def figure(
         samples: rows of samples.jsonl.
 
     Returns:
-        A `matplotlib.figure.Figure` pyplot knows nothing of: it shows in a notebook and needs no closing.
+        A `matplotlib.figure.Figure` that pyplot knows nothing of: it needs no closing, ``savefig`` writes it.
     """
     with style.styled():
         sheet = style.blank(12.5, 10.3 if samples else 9.0)

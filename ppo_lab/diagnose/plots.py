@@ -211,7 +211,7 @@ def _said(sample: Mapping[str, Any] | None) -> str:
     if sample is None:
         return ""
     score = sample.get("score")
-    return ("" if score is None else f"({short(float(score), digits=3)})  ") + str(sample["response"])
+    return ("" if score is None else f"({short(float(score), digits=3)}) ") + str(sample["response"])
 
 
 def _cut(text: str, width: int) -> str:

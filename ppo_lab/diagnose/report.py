@@ -246,7 +246,9 @@ def _name(key: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_value, value))
-    return number(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return number(value)
+    return f"{value:,}".replace(",", " ") if type(value) is int else str(value)
 
 
 def _dig(config: Mapping[str, Any], path: str) -> Any:

@@ -12,6 +12,7 @@ from functools import cache
 
 import matplotlib
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -101,6 +102,14 @@ def styled() -> Iterator[None]:
         matplotlib.rcdefaults()  # of this context only
         matplotlib.rcParams.update(rc())
         yield
+
+
+def dress(ax: Axes) -> None:
+    """Give ticks their looks now: matplotlib makes them when it draws, by the settings of that moment."""
+    ax.tick_params(labelsize=7, colors=NOTE, labelfontfamily=families(), width=0.6, grid_color=GRID,
+                   grid_linewidth=0.6, grid_linestyle="-", grid_alpha=1.0)  # fmt: skip
+    ax.tick_params(axis="x", length=2.5, pad=3.5)
+    ax.tick_params(axis="y", length=0, pad=3.5)
 
 
 def blank(width: float, height: float) -> Figure:

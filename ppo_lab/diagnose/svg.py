@@ -38,7 +38,9 @@ def inline(svg: str, *, prefix: str, alt: str) -> str:
     """A stand-alone SVG file as part of a page: no header, own ids, colours by variable, an accessible name."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.S)
-    svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{prefix}-", svg)
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
+    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
     svg = svg.replace("xlink:href", "href")
     box = re.search(r'viewBox="[^"]+"', svg)
     assert box is not None

@@ -216,7 +216,7 @@ COST = (
     Metric(
         name="tokens", title="response tokens", group="cost", unit="tokens", formula="Σ mask",
         reduction="sum over all ranks", mask=_TOKENS,
-        reads="What the losses average over. Not responses × response_length: padding is in the loss.",
+        reads="What the losses average over. Equals responses × response_length; if not, padding is in the loss.",
         alias_notes="verl's perf/total_num_tokens counts the prompts too.",
         rows=("C4", "D14"),
     ),

@@ -111,7 +111,7 @@ UPDATE = (
         reduction="maximum over valid tokens of all ranks, first minibatch of the first epoch", mask=_TOKENS,
         healthy=(0.0, 1e-4), source="float32: 0 to 1e-6 with old_logp recomputed, 1e-5 from a key-value cache",
         reads="Nothing has moved yet, so it must be 0 up to rounding. Anything else is a bug, not a setting: "
-        "dropout on, another temperature, shifted positions, a wrong mask. (bfloat16 caches reach 0.26.)",
+        "dropout on, another temperature, shifted positions, a wrong mask. A bfloat16 cache reaches 0.26.",
         rows=("B3", "C8", "D7"),
     ),
     Metric(

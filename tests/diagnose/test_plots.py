@@ -1,0 +1,408 @@
+"""Panels draw the rows, all of them and nothing else, whatever the rows are."""
+
+import gc
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from diagnose.synthetic import evaluation, rows, samples
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from ppo_lab.diagnose import plots, style
+from ppo_lab.diagnose.curves import MOST_POINTS, curve, series, thin
+from ppo_lab.diagnose.dashboard import figure
+from ppo_lab.diagnose.plots import PANELS
+from ppo_lab.metrics import GROUPS, REGISTRY
+from ppo_lab.records import HISTOGRAM_EDGES
+
+CURVES = {  # panel: curves on the left scale, curves on the right
+    "reward": (["score_mean", "reward_mean", "non_score_reward"], ["gold_mean"]),
+    "evaluation": (["eval_score", "eval_objective"], ["eval_gold"]),
+    "reference": (["ref_kl_sum", "eval_ref_kl_sum"], []),
+    "length": (["response_length", "eval_response_length"], ["stop_rate"]),
+    "step": (["policy_kl_k3", "policy_kl_k1"], []),
+    "clip": (["clip_fraction", "active_clip_fraction", "value_clip_fraction"], []),
+    "ratio": ([], []),
+    "gradient": (["gradient_norm", "gradient_norm_max"], ["actor_rate", "critic_rate"]),
+    "loss": (["policy_loss"], ["value_loss"]),
+    "value": (["explained_variance"], ["value_mean", "return_mean"]),
+    "entropy": (["entropy"], ["distinct_1", "distinct_2"]),
+    "cost": ([], ["peak_memory_mb"]),
+}
+BANDS = {"reference": "ref_kl_sum", "step": "policy_kl_k3", "clip": "clip_fraction", "gradient": "gradient_norm",
+         "value": "explained_variance"}  # fmt: skip
+OKABE_ITO = {style.BLUE, style.VERMILLION, style.GREEN, style.ORANGE, style.PURPLE, style.SKY}
+
+
+@pytest.fixture(autouse=True)
+def _strict():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def draw(panel, lines, **options):
+    """The axes of one panel, laid out and painted as on screen."""
+    with style.styled():
+        sheet = Figure(figsize=(3.2, 2.7))
+        ax = sheet.subplots()
+        PANELS[panel](ax, lines, **options)
+        sheet.canvas.draw()
+    return sheet
+
+
+def lines_of(axes):
+    """gid -> line, of the metrics drawn on one scale."""
+    return {line.get_gid(): line for line in axes.get_lines() if line.get_gid() in REGISTRY}
+
+
+def texts(sheet):
+    return " | ".join(text.get_text() for text in sheet.findobj(Text))
+
+
+def test_panels_are_the_groups_of_the_registry():
+    assert list(PANELS) == list(GROUPS) == list(CURVES)
+    for panel, (left, right) in CURVES.items():
+        assert all(REGISTRY[name].group == panel for name in left + right)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_what_is_drawn_equals_the_rows(panel):
+    data = rows(40)
+    sheet = draw(panel, data)
+    left, *right = sheet.axes
+    assert set(lines_of(left)) == set(CURVES[panel][0])
+    assert [set(lines_of(ax)) for ax in right] == ([set(CURVES[panel][1])] if CURVES[panel][1] else [])
+    for axes in sheet.axes:
+        for name, line in lines_of(axes).items():
+            measured = [(row["step"], row[name]) for row in data if name in row]
+            assert np.array_equal(np.column_stack(line.get_data()), np.array(measured, dtype=float))
+    assert left.get_title(loc="left") == GROUPS[panel]
+    assert left.get_ylabel() and left.get_xlabel() == ("log ratio, nats" if panel == "ratio" else "step")
+
+
+def test_time_is_stacked_in_the_order_of_the_step():
+    data = rows(12)
+    (left, _) = draw("cost", data).axes
+    below = np.zeros(12)
+    for patch, name in zip(left.patches, ("seconds_rollout", "seconds_score", "seconds_update"), strict=True):
+        values, edges, base = patch.get_data()
+        seconds = np.array([row[name] for row in data])
+        assert patch.get_gid() == name
+        assert np.array_equal(edges, np.arange(13) + 0.5)
+        assert np.allclose(base, below, rtol=0, atol=1e-12) and np.allclose(values, below + seconds, rtol=0, atol=1e-12)
+        below = below + seconds
+
+
+def test_the_ratio_histogram_shows_the_last_step_and_the_first():
+    data = rows(5)
+    (ax,) = draw("ratio", data).axes
+    floor = 0.5 / 5600
+    for patch, row in zip(ax.patches, (data[-1], data[0]), strict=True):
+        values, edges, base = patch.get_data()
+        assert np.allclose(values, np.maximum(np.array(row["log_ratio_histogram"]) / 5600, floor), rtol=1e-12)
+        assert len(edges) == 42 and np.allclose(edges[1:-1], HISTOGRAM_EDGES) and np.all(base == floor)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["step 5", "step 1"]
+
+
+@pytest.mark.parametrize(("panel", "name"), BANDS.items())
+def test_the_band_is_the_registry_s(panel, name):
+    data = rows(40)
+    data[7][name] = 2 * REGISTRY[name].healthy[1]  # so that an edge is in sight
+    left = draw(panel, data).axes[0]
+    (span,) = [patch for patch in left.patches if patch.get_gid() == f"{name} band"]
+    corners = span.get_extents().transformed(left.transData.inverted())
+    assert (corners.y0, corners.y1) == pytest.approx(REGISTRY[name].healthy, rel=1e-9, abs=1e-9)
+    assert len([patch for patch in left.patches if "band" in (patch.get_gid() or "")]) == 1
+
+
+def test_panels_without_a_number_that_is_good_in_itself_have_no_band():
+    for panel in set(PANELS) - set(BANDS):
+        assert not [patch for patch in draw(panel, rows(4)).axes[0].patches if "band" in (patch.get_gid() or "")]
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_on_grey_paper_dashes_tell_the_curves_apart(panel):
+    with style.styled():
+        drawn = [line for axes in draw(panel, rows(40)).axes for line in lines_of(axes).values()]
+    looks = [(line._unscaled_dash_pattern[1], line.get_marker()) for line in drawn]
+    assert len(set(map(str, looks))) == len(looks)
+    assert {line.get_color() for line in drawn} <= OKABE_ITO | {style.NOTE}
+
+
+def test_the_baseline_is_drawn_at_step_0_and_as_a_level():
+    start = {"eval_score": -0.05, "eval_objective": -0.05, "eval_gold": float("nan")}
+    left, right = draw("evaluation", rows(40), baseline=start).axes
+    assert lines_of(left)["eval_score"].get_xdata()[0] == 0 and lines_of(left)["eval_score"].get_ydata()[0] == -0.05
+    levels = [line for line in left.get_lines() if line.get_gid() == "eval_score baseline"]
+    assert [set(line.get_ydata()) for line in levels] == [{-0.05}]
+    assert not [line for line in right.get_lines() if "baseline" in (line.get_gid() or "")]
+    assert left.get_xlim()[0] < 0
+
+
+def test_beta_is_drawn_where_it_moves():
+    data = rows(6)
+    assert len(draw("reference", data).axes) == 1
+    for row in data:
+        row["beta"] = 0.05 * 1.5 ** row["step"]
+    assert set(lines_of(draw("reference", data).axes[1])) == {"beta"}
+
+
+# --- what can happen to rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_what_was_not_measured_is_said_in_words(panel):
+    said = texts(draw(panel, []))
+    assert "not measured" in said and all(name in said for name in CURVES[panel][0][:1])
+    assert draw(panel, [{"step": 1}]).axes[0].get_title(loc="left") == GROUPS[panel]
+
+
+def test_a_part_that_was_not_measured_is_said_and_the_rest_drawn():
+    data = rows(8)
+    for row in data:
+        del row["policy_kl_k1"], row["value_clip_fraction"]
+    sheet = draw("step", data)
+    assert "policy_kl_k1: not measured" in texts(sheet)
+    assert set(lines_of(sheet.axes[0])) == {"policy_kl_k3"}
+    assert "not measured" not in texts(draw("clip", data))  # value clipping is a choice, not a gap
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_one_step_is_seen(panel):
+    sheet = draw(panel, rows(1))
+    for axes in sheet.axes:
+        low, high = axes.get_ylim()
+        for line in lines_of(axes).values():
+            assert line.get_marker() not in (None, "None") and low <= line.get_ydata()[0] <= high
+    low, high = sheet.axes[0].get_xlim()
+    assert panel == "ratio" or (low < 1 < high and high - low <= 2)
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf", float("-inf")])
+def test_a_number_that_is_not_finite_breaks_the_line_and_is_marked(bad):
+    data = rows(30)
+    for row in data[10:13]:
+        row["score_mean"] = bad
+    sheet = draw("reward", data)
+    line = lines_of(sheet.axes[0])["score_mean"]
+    assert np.isnan(line.get_ydata()).tolist() == [10 <= i < 13 for i in range(30)]
+    (crosses,) = [line for line in sheet.axes[0].get_lines() if line.get_gid() == "score_mean not finite"]
+    assert crosses.get_xdata().tolist() == [11, 12, 13]
+    assert "× score not finite, first at step 11" in texts(sheet)
+    assert all(np.isfinite(sheet.axes[0].get_ylim()))
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_nothing_finite_at_all_still_draws(panel):
+    data = rows(9)
+    for row in data:
+        row |= {name: "nan" for name in CURVES[panel][0] + CURVES[panel][1]}
+        row |= {name: "inf" for name in row if name.startswith("seconds")}
+    draw(panel, data)
+
+
+@pytest.mark.parametrize(("panel", "name", "side"), [("reward", "score_mean", 0), ("loss", "value_loss", 1)])
+@pytest.mark.parametrize("spike", [1e6, -1e9])
+def test_a_spike_does_not_flatten_the_rest(panel, name, side, spike):
+    data = rows(60)
+    bulk = [row[name] for row in data]
+    data[33][name] = spike
+    sheet = draw(panel, data)
+    low, high = sheet.axes[side].get_ylim()
+    assert high - low < 4 * (max(bulk) - min(bulk)) + 0.5
+    assert lines_of(sheet.axes[side])[name].get_ydata()[33] == spike
+    sign = "▲" if spike > 0 else "▼"
+    assert f"{sign} off scale, to {'1e6' if spike > 0 else '−1e9'} at step 34" in texts(sheet)
+
+
+def test_a_slow_step_does_not_flatten_the_others():
+    data = rows(60)
+    data[33]["seconds_rollout"] = 600.0
+    sheet = draw("cost", data)
+    assert sheet.axes[0].get_ylim()[1] < 2 and "at step 34" in texts(sheet)
+
+
+def test_a_gradient_that_explodes_is_on_the_logarithmic_scale():
+    data = rows(20)
+    data[9]["gradient_norm_max"] = 1e8
+    ax = draw("gradient", data).axes[0]
+    assert ax.get_yscale() == "log" and ax.get_ylim()[1] > 1e8
+
+
+def test_ten_thousand_steps_are_thinned_and_no_extreme_is_lost():
+    steps, rng = np.arange(1, 10_001), np.random.default_rng(0)
+    values = rng.normal(size=10_000)
+    values[4321], values[8765], values[5000:5100] = 40.0, -30.0, np.nan
+    x, y = thin(steps, values)
+    assert len(x) <= MOST_POINTS and np.all(np.diff(x) > 0)
+    assert np.array_equal(y, values[x - 1]) and {40.0, -30.0} <= set(y.tolist())
+
+    data = [{"step": int(step), "entropy": value} for step, value in zip(steps, values, strict=True)]
+    axes = Figure().subplots()
+    assert curve(axes, data, "entropy", "entropy", style.BLUE)
+    assert all(len(line.get_xdata()) <= MOST_POINTS for line in axes.get_lines())
+    mean = next(line for line in axes.get_lines() if line.get_gid() == "entropy mean")
+    at = mean.get_xdata().astype(int)[100]
+    window = values[at - 1 - 100 : at + 100]  # 201 steps around it
+    assert mean.get_ydata()[100] == pytest.approx(np.nanmean(window), abs=1e-12)
+
+
+def test_steps_cut_short_by_the_kl_limit_are_ticked():
+    data = rows(12)
+    for row in data[::3]:
+        row["early_stop"] = 1
+    (ticks,) = [line for line in draw("step", data).axes[0].get_lines() if line.get_gid() == "early_stop"]
+    assert list(ticks.get_xdata()) == [1, 4, 7, 10]
+
+
+def test_series_reads_strings_and_skips_gaps():
+    gaps = [{"step": 2, "kl": "-inf"}, {"step": 3}, {"step": 4, "kl": None}, {"step": 5, "kl": 1}]
+    steps, values = series(gaps, "kl")
+    assert steps.tolist() == [2, 5] and values.tolist() == [-np.inf, 1]
+
+
+# --- fonts, pyplot, memory ------------------------------------------------------------------------------------------
+
+
+def paint(sheet):
+    with style.styled():
+        sheet.canvas.draw()
+    return sheet
+
+
+def cjk_samples():
+    data = samples()
+    data[0] |= {"prompt": "这部电影", "response": "很好看 $x_1$ \t ½ − 映画はとても良い"}
+    return data
+
+
+def test_letters_no_font_has_become_boxes_with_one_note(monkeypatch):
+    monkeypatch.setattr(style, "FALLBACKS", ())
+    sheet = paint(figure(rows(2), title="実験 −1 $5 and $6", samples=cjk_samples()))
+    said = texts(sheet)
+    assert "□□ −1 $5 and $6" in said and "$x_1$ ½ − □□" in said
+    assert said.count("no font here has this character") == 1
+    assert "no font here" not in texts(figure(rows(2), title="plain −1"))
+
+
+def test_letters_a_fallback_font_has_are_drawn(monkeypatch, tmp_path):
+    name = "Ppo Lab Test Han"
+    font_manager.fontManager.addfont(font_with(name, "実験这部电影很好看映画はとても良い", tmp_path / "han.ttf"))
+    monkeypatch.setattr(style, "FALLBACKS", (name,))
+    try:
+        sheet = paint(figure(rows(2), title="実験 −1", samples=cjk_samples()))
+        assert "実験 −1" in texts(sheet) and style.MISSING not in texts(sheet)
+    finally:
+        font_manager.fontManager.ttflist[:] = [e for e in font_manager.fontManager.ttflist if e.name != name]
+
+
+def font_with(name: str, letters: str, path: Path) -> Path:
+    """A font that has just these letters, each a square."""
+    pen = TTGlyphPen(None)
+    for i, point in enumerate([(0, 0), (0, 800), (800, 800), (800, 0)]):
+        (pen.lineTo if i else pen.moveTo)(point)
+    pen.closePath()
+    names = [".notdef", *(f"uni{ord(c):04X}" for c in dict.fromkeys(letters))]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap({ord(c): f"uni{ord(c):04X}" for c in letters})
+    builder.setupGlyf({glyph: pen.glyph() for glyph in names})
+    builder.setupHorizontalMetrics({glyph: (1000, 0) for glyph in names})
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": name, "styleName": "Regular"})
+    builder.setupOS2(sTypoAscender=900, usWinAscent=900, usWinDescent=100)
+    builder.setupPost()
+    builder.save(path)
+    return path
+
+
+def test_the_minus_is_a_minus_whatever_the_user_s_settings():
+    assert ord("−") in style._characters(("DejaVu Sans",))
+    with matplotlib.rc_context({"axes.unicode_minus": False}):
+        labels = [label.get_text() for label in draw("loss", rows(5)).axes[0].get_yticklabels()]
+    assert any(label.startswith("−0.0") for label in labels) and not any("-" in label for label in labels)
+
+
+def test_a_sheet_looks_the_same_whatever_the_settings_when_it_is_shown():
+    """A notebook draws the figure later, outside of our settings."""
+    hostile = {"axes.unicode_minus": False, "font.family": ["serif"], "font.size": 30, "grid.color": "red",
+               "xtick.labelsize": 20, "ytick.color": "blue", "xtick.major.size": 20, "axes.linewidth": 5}  # fmt: skip
+    pictures = []
+    for settings in ({}, hostile):
+        sheet = figure(rows(5), title="demo", samples=samples())
+        with matplotlib.rc_context(settings):
+            canvas = FigureCanvasAgg(sheet)
+            canvas.draw()
+            pictures.append(bytes(canvas.buffer_rgba()))
+    assert pictures[0] == pictures[1]
+
+
+def test_styles_do_not_leak():
+    before = dict(matplotlib.rcParams)
+    draw("reward", rows(3))
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_hundred_refreshes_leave_no_figure_behind():
+    data, names = rows(6), list(PANELS)
+    for i in range(100):
+        draw(names[i % len(names)], data)
+    gc.collect()
+    assert sum(type(thing) is Figure for thing in gc.get_objects()) <= 1
+
+
+def test_pyplot_is_never_imported():
+    code = """
+import sys, warnings
+warnings.simplefilter("error")
+from diagnose.synthetic import rows, samples
+from ppo_lab.diagnose.dashboard import figure
+for _ in range(3):
+    figure(rows(2), samples=samples())
+assert "matplotlib.pyplot" not in sys.modules
+import matplotlib.pyplot as plt
+assert plt.get_fignums() == []
+"""
+    root = Path(__file__).parents[2]
+    path = {"PYTHONPATH": f"{root}:{root / 'tests'}", "PATH": "", "MPLBACKEND": "agg"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=path, cwd=root, timeout=120)
+
+
+def test_the_sheet_has_all_panels_in_order_and_a_strip_of_samples():
+    start = {"eval_score": 0.0}
+    sheet = figure(rows(4), title="demo", baseline=start, samples=samples())
+    titles = [axes.get_title(loc="left") for axes in sheet.axes if axes.get_title(loc="left")]
+    assert titles == list(GROUPS.values())
+    said = texts(sheet)
+    assert "demo" in said and "(−0.9) a dull cast and the plot is thin ." in said and "(2.2) a perfect cast" in said
+    assert tuple(sheet.get_size_inches()) == (12.5, 10.3)
+    assert tuple(figure([]).get_size_inches()) == (12.5, 9.0)
+
+
+def test_a_long_answer_is_cut_where_the_next_column_begins():
+    data = samples()
+    data[0]["response"] = "word " * 100
+    with style.styled():
+        sheet = style.blank(12.5, 1.5)
+        ax = sheet.subplots()
+        plots.samples_strip(ax, data)
+        sheet.canvas.draw()
+    heads = {text.get_text(): text.get_window_extent().x0 for text in ax.texts}
+    left, right = heads["Step 0"], heads["Step 40"]
+    cut = next(t for t in ax.texts if t.get_text().endswith("…")).get_window_extent()
+    assert cut.x0 == pytest.approx(left, abs=1) and cut.x1 < right
+
+
+def test_evaluation_rows_are_the_synthetic_ones():
+    """The fixture itself: the last row carries the evaluation the plots were checked against."""
+    assert rows(40)[-1]["eval_score"] == evaluation(1 - np.exp(-3.2)).eval_score
