@@ -1,10 +1,13 @@
-"""Options of the test run."""
+"""Options of the test run. One thread: the tensors are tiny, and two threads on a busy machine are far slower."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported; child processes inherit it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -71,7 +71,7 @@ def centered(x: Tensor, mask: Tensor | None = None, *, dim: int | None = None) -
     >>> centered(torch.tensor([1.0, 3.0]))
     tensor([-1.,  1.])
     """
-    x = select(upcast(x), mask)
+    x = upcast(x)
     x = x - masked_mean(x, mask, dim=dim, keepdim=True)
     x = x - masked_mean(x, mask, dim=dim, keepdim=True)  # the first mean of equal values is off by a rounding
     return select(x, mask)

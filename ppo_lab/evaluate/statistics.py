@@ -36,14 +36,14 @@ def welch_t_test(a: ArrayLike, b: ArrayLike) -> WelchT:
     from scipy.special import stdtr
 
     x, y = _sample("a", a, 2), _sample("b", b, 2)
-    va, vb = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
-    gap = float(x.mean() - y.mean())
+    va, vb = _variance(x) / len(x), _variance(y) / len(y)
+    gap = _mean(x) - _mean(y)
     if va + vb == 0:
         return WelchT(math.copysign(math.inf, gap) if gap else 0.0, len(x) + len(y) - 2.0, 0.0 if gap else 1.0)
     t = gap / math.sqrt(va + vb)
     share = va / (va + vb)
     df = 1 / (share**2 / (len(x) - 1) + (1 - share) ** 2 / (len(y) - 1))
-    return WelchT(t, float(df), float(2 * stdtr(df, -abs(t))))
+    return WelchT(t, df, float(2 * stdtr(df, -abs(t))))
 
 
 def cohens_d(a: ArrayLike, b: ArrayLike) -> float:
@@ -56,8 +56,8 @@ def cohens_d(a: ArrayLike, b: ArrayLike) -> float:
     -1.0
     """
     x, y = _sample("a", a, 2), _sample("b", b, 2)
-    pooled = ((len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)) / (len(x) + len(y) - 2)
-    gap = float(x.mean() - y.mean())
+    pooled = ((len(x) - 1) * _variance(x) + (len(y) - 1) * _variance(y)) / (len(x) + len(y) - 2)
+    gap = _mean(x) - _mean(y)
     if pooled == 0:
         return math.copysign(math.inf, gap) if gap else 0.0
     return gap / math.sqrt(pooled)
@@ -107,6 +107,16 @@ def bootstrap_ci(x: ArrayLike, *, alpha: float = 0.05, resamples: int = 10_000, 
         raise ValueError(f"resamples must be ≥ 1, got {resamples}; 10000 is usual")
     indices = np.random.default_rng(seed).integers(len(sample), size=(resamples, len(sample)))
     return percentile_interval(bootstrap_statistics(sample, indices), alpha=alpha)
+
+
+def _mean(x: Floats) -> float:
+    """Mean; of equal values it is exactly that value, which their sum divided by n need not be."""
+    return float(x[0] + (x - x[0]).mean())
+
+
+def _variance(x: Floats) -> float:
+    """Sample variance, divisor n - 1; of equal values it is exactly 0."""
+    return float(np.square(x - _mean(x)).sum() / (len(x) - 1))
 
 
 def _sample(name: str, x: ArrayLike | Sequence[float], least: int) -> Floats:

@@ -14,7 +14,8 @@ def zero_bytes(parameters: float, *, devices: int, stage: int, optimizer_bytes: 
     [120.0, 31.40625, 16.640625, 1.875]
     """
     if parameters < 0 or optimizer_bytes < 0:
-        raise ValueError(f"parameters and optimizer_bytes must be counts ≥ 0, got {parameters} and {optimizer_bytes}; 12 is Adam's")
+        got = f"{parameters} and {optimizer_bytes}"
+        raise ValueError(f"parameters and optimizer_bytes must be counts ≥ 0, got {got}; Adam takes 12")
     if devices < 1:
         raise ValueError(f"devices must be ≥ 1, got {devices}; one device is stage 0")
     if stage not in (0, 1, 2, 3):

@@ -81,6 +81,7 @@ def test_the_policy_kl_from_old_samples() -> None:
 def test_exact_kl_handles_certainty() -> None:
     never = torch.tensor([0.0, -INF], dtype=torch.float64).requires_grad_()
     even = torch.zeros(2, dtype=torch.float64).requires_grad_()
+    assert kl.categorical_kl(never, never) == 0
     assert same(kl.categorical_kl(never, even), math.log(2)) and kl.categorical_kl(even, never) == INF
     assert all(g.isfinite().all() for g in gradient(kl.categorical_kl(never, even), never, even))
     far = torch.tensor([[800.0, 0.0], [0.0, 800.0]], dtype=torch.float64)

@@ -68,6 +68,7 @@ def test_too_few_to_vary_give_0() -> None:
     x = torch.tensor([5.0, 9.0], dtype=torch.float64)
     assert standardize(x, one).tolist() == [0, 0] == standardize(x, one, ddof=1).tolist()
     assert masking.rescale(x, one).tolist() == [5, 0] and masking.rescale(x, one, ddof=1).tolist() == [0, 0]
+    assert masked_var(x, ddof=2) == 0 == masked_var(x, one, ddof=1)
     assert standardize(x, ddof=2).tolist() == [0, 0] == masking.rescale(x, ddof=2).tolist()
 
 

@@ -78,13 +78,15 @@ def test_without_advantage_there_is_no_gradient() -> None:
     ):  # fmt: skip
         out, found = slope(terms, d, zero, **knobs)
         assert not out.any() and not found.any()
+    assert objectives.reinforce(tensor(-INF), tensor(0)) == 0
     assert objectives.active_clip_fraction(d, zero, clip=0.2) == 0
 
 
 def test_the_band_is_closed() -> None:
     """A ratio exactly on the edge is inside: not counted, and it still learns."""
     d, one = tensor(math.log1p(0.2), math.log1p(-0.2), 0), torch.ones(3, dtype=torch.float64)
-    assert objectives.clip_fraction(d, clip=0.2) == 0 == objectives.active_clip_fraction(d, -one, clip=0.2)
+    assert objectives.clip_fraction(d, clip=0.2) == 0
+    assert objectives.active_clip_fraction(d, one, clip=0.2) == 0 == objectives.active_clip_fraction(d, -one, clip=0.2)
     assert objectives.clip_fraction(torch.zeros(2), clip=0.0) == 0
     assert slope(objectives.clipped_surrogate, d, one, clip=0.2)[1].all()
     assert objectives.clip_fraction(d, clip=(0.1, 0.3)) == masked_mean(tensor(0, 1, 0))
@@ -131,8 +133,7 @@ def test_the_clipped_value_error_is_the_maximum() -> None:
 def test_values_inside_the_band_are_never_clipped() -> None:
     """Old + (new - old) is not new in floating point: it must not count as clipped."""
     for dtype in (torch.float64, torch.float32):
-        old, step, target = (normal(5000, seed=s, dtype=dtype) for s in range(3))
-        new = old + 0.1 * step.clamp(-1, 1)
+        old, new, target = (0.1 * normal(5000, seed=s, dtype=dtype).clamp(-1, 1) for s in range(3))
         assert values.value_clip_fraction(new, old, target, clip=0.2) == 0
         out, found = slope(values.clipped_value_error, new, old, target, clip=0.2)
         assert torch.equal(out, values.value_error(new, target)) and torch.equal(found, new - target)
@@ -145,6 +146,8 @@ def test_a_value_that_ran_ahead_gets_no_gradient() -> None:
     assert found.tolist() == [0, 2, 0, -2, 0.375] and out[4] == 0.375**2 / 2
     assert values.value_clip_fraction(new, old, target, clip=0.25) == masked_mean(tensor(1, 0, 1, 0, 0))
     assert slope(values.clipped_value_error, tensor(1), tensor(0), tensor(2), clip=0.0)[1] == 0
+    mask = torch.tensor([True, True, False, True, False])
+    assert values.value_clip_fraction(new, old, target, mask, clip=0.25) == masked_mean(tensor(1, 0, 0))
 
 
 def test_explained_variance() -> None:

@@ -45,6 +45,19 @@ def test_conjugate_gradient_stops_where_it_must() -> None:
     assert len(calls) <= 2
 
 
+def test_conjugate_gradient_on_a_singular_matrix() -> None:
+    """The Fisher matrix of a softmax has a null direction; rounding must not be blown up along it after convergence."""
+    for dtype in (torch.float64, torch.float32):
+        p = normal(6, dtype=dtype).softmax(-1)
+        f = torch.diag(p) - p[:, None] * p
+        g = f @ normal(6, seed=1, dtype=dtype)
+        found = conjugate_gradient(lambda v, f=f: f @ v, g, iters=200)
+        least = torch.linalg.pinv(f.double(), rtol=1e-5) @ g.double()
+        # a rounding of g leaves its own, tiny part along the null direction
+        assert same(found - found.mean(), least - least.mean(), atol=1e-9 if dtype == torch.float64 else 1e-4)
+        assert found.mean().abs() < 1e-4
+
+
 def test_the_fisher_product_is_the_hessian_of_the_kl() -> None:
     logits, v = normal(4, 5), normal(5, seed=1)
 

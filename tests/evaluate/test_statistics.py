@@ -37,6 +37,8 @@ def test_samples_that_do_not_vary() -> None:
     assert welch_t_test([2.0, 2.0], [2.0, 2.0, 2.0]) == (0, 3, 1)
     assert welch_t_test([2.0, 2.0], [3.0, 3.0]) == (-math.inf, 2, 0)
     assert cohens_d([2.0, 2.0], [2.0, 2.0]) == 0 and cohens_d([3.0, 3.0], [2.0, 2.0]) == math.inf
+    thirds = [0.1] * 3, [0.1] * 10  # their rounded means differ
+    assert welch_t_test(*thirds) == (0, 11, 1) and cohens_d(*thirds) == 0
 
 
 def test_effect_sizes() -> None:
@@ -62,6 +64,7 @@ def test_the_bootstrap_repeats_and_covers() -> None:
     low, high = bootstrap_ci(x, alpha=0.05, seed=0)
     half = 1.96 * x.std() / math.sqrt(200)
     assert abs(low - (x.mean() - half)) < 0.1 * half and abs(high - (x.mean() + half)) < 0.1 * half  # 10000 resamples
+    assert bootstrap_ci([0.0, 0.0, 0.0, 1.0], seed=0)[1] >= 0.75  # the last value is drawn as often as the others
     inner = bootstrap_ci(x, alpha=0.5, seed=0)
     assert low < inner[0] < x.mean() < inner[1] < high
 
