@@ -1,6 +1,7 @@
 # make lab    set up, check, open the course           make demo   train a language model by PPO, about two minutes
 # make test   set up, lint, types, all tests           make soak   what is too long for continuous integration
 # make setup  only the virtual environment             make clean  remove what these made (runs/ stays)
+# make lint, make types, make tests: the three parts of make test
 #
 # PYTHON=python3.12   the interpreter to build .venv from (default: the first of Python 3.11 or newer found)
 # TORCH=cpu | cu126 … the build of torch to ask pytorch.org for (default: what the package index has)
@@ -17,7 +18,8 @@ export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test demo soak clean
+.PHONY: help setup lab test lint types tests demo soak clean
+.NOTPARALLEL:
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -50,9 +52,17 @@ define timed
 echo "== $(1): $$(( $$(date +%s) - start )) s, $$(test $$code = 0 && echo passed || echo FAILED)"; exit $$code
 endef
 
+# Every part runs, also after one failed.
 test: setup
+	@$(MAKE) --no-print-directory --keep-going lint types tests
+
+lint: setup
 	$(call timed,lint,$(BIN)/ruff check .)
+
+types: setup
 	$(call timed,types,$(BIN)/mypy)
+
+tests: setup
 	$(call timed,tests,$(PY) -m pytest -q -n $(JOBS) --dist loadscope --durations 10)
 
 demo: setup

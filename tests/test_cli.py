@@ -28,7 +28,7 @@ STAND_IN = textwrap.dedent("""
     class Run:
         def __init__(self, config, *, folder, resume=False):
             self.config, self.folder, self.step, self.stopping = config, pathlib.Path(folder), 0, False
-            self.sample_prompts = ["one", "two"]
+            self.sample_prompts = ["one", "two", "one"]
             if config.seed == 13:
                 raise ValueError("seed must not be 13; use another")
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def test_train_says_one_line_a_step_and_shows_samples(call, tmp_path: Path) -> N
     lines = [line for line in done.stdout.splitlines() if line.startswith("step ")]
     assert [line.split("  ")[0] for line in lines] == ["step 1/3", "step 2/3", "step 3/3"]
     assert "score +0.500  KL  2.000  β 0.0500  length  11.5" in lines[0]
-    assert "  step 0  answer to one at 0" in done.stdout and "  step 3  answer to two at 3" in done.stdout
+    assert done.stdout.count("  step 0  answer to one at 0") == 1 and "  step 3  answer to two at 3" in done.stdout
     assert "ppo-lab dashboard runs/mine" in done.stdout and (tmp_path / "runs" / "mine" / "closed").exists()
 
 

@@ -153,6 +153,7 @@ def test_make_test_fails_as_a_part_fails(checkout: Path, broken: str) -> None:
     plant(checkout, **{broken: "exit 3"})
     failed = make(checkout, "test")
     assert failed.returncode != 0 and "FAILED" in failed.stdout
+    assert failed.stdout.count(" s, passed") == 2, "the other parts run all the same"
 
 
 def test_demo_starts_afresh_and_ends_in_a_report(checkout: Path) -> None:

@@ -26,7 +26,7 @@ BRAKING = b"\nFinishing this step, then writing a checkpoint. Ctrl-C again abort
 
 def drive(run: Run, steps: int) -> bool:
     """Iterate the run to its end or to Ctrl-C; True where it was stopped early."""
-    prompts = run.sample_prompts[:SHOWN_SAMPLES]
+    prompts = list(dict.fromkeys(run.sample_prompts))[:SHOWN_SAMPLES]
     first, before = run.step, run.generate(prompts)
     with progress_bar() as bar, Brake(run.stop) as brake:
         task, clock = bar.add_task("training", total=steps, completed=first), time.perf_counter()
