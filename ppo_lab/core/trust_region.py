@@ -28,7 +28,7 @@ def conjugate_gradient(apply: Product, b: Tensor, *, iters: int) -> Tensor:
     >>> conjugate_gradient(lambda v: torch.tensor([2.0, 4.0]) * v, torch.tensor([2.0, 2.0]), iters=2)
     tensor([1.0000, 0.5000])
     """
-    check_range("iters", iters, 1, math.inf, fix="10 is usual")
+    check_range("iters", iters, 0, math.inf, fix="10 is usual")
     b = upcast(b)
     x, residual, direction = torch.zeros_like(b), b, b
     size = residual @ residual

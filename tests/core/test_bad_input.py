@@ -113,7 +113,7 @@ REFUSED = {
     "dpo": (lambda: preferences.dpo_loss(ROW, ROW, X, ROW, beta=1), "ref_logp must"),
     "ipo": (lambda: preferences.ipo_loss(*FOUR, beta=0), "beta must be in .* got 0; 0.1 is usual"),
     "grpo eps": (lambda: groups.grpo_advantages(X, eps=-1), "eps must be in"),
-    "iters": (lambda: trust_region.conjugate_gradient(lambda v: v, ROW, iters=0), "iters must be in"),
+    "iters": (lambda: trust_region.conjugate_gradient(lambda v: v, ROW, iters=-1), "iters must be in .* got -1"),
     "delta": (lambda: trust_region.natural_step(lambda v: v, ROW, delta=-1), "delta must be in"),
     "damping": (lambda: trust_region.natural_step(lambda v: v, ROW, delta=1, damping=-1), "damping must be in"),
     "fisher": (lambda: trust_region.categorical_fisher_product(X, ROW), r"v must be \(3,\), .* got \(2,\); flatten"),

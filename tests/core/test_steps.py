@@ -38,6 +38,7 @@ def test_the_kth_iterate_is_best_in_its_krylov_space() -> None:
 def test_conjugate_gradient_stops_where_it_must() -> None:
     zero = torch.zeros(3, dtype=torch.float64)
     assert torch.equal(conjugate_gradient(lambda v: 2 * v, zero, iters=5), zero)
+    assert torch.equal(conjugate_gradient(lambda v: 2 * v, zero + 1, iters=0), zero)
     for flat in (0.0, -1.0):  # no curvature, or the wrong one: stay
         assert torch.equal(conjugate_gradient(lambda v, flat=flat: flat * v, zero + 1, iters=5), zero)
     calls = []
