@@ -40,7 +40,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def gaussian_logp(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-    r"""Log-density :math:`-\sum_i [\frac12 z_i^2 + \log\sigma_i + \frac12\log 2\pi]`, z = (a - μ) / σ. (..., A) -> (...).
+    r"""Log-density :math:`-\sum_i [\frac12 z_i^2 + \log\sigma_i + \frac12\log 2\pi]`, z = (a-μ)/σ. (..., A) -> (...)
 
     The action is the raw sample, before any clipping to the environment's bounds. A density may exceed 1. ``log_std``
     may be (A,), the same in every state.
