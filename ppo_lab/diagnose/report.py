@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ppo_lab.diagnose import calibration
 from ppo_lab.diagnose.curves import series
 from ppo_lab.diagnose.folder import RunLog
-from ppo_lab.diagnose.svg import panel_svg
+from ppo_lab.diagnose.plots import PANELS
+from ppo_lab.diagnose.svg import picture
 from ppo_lab.diagnose.words import Change, band_text, describe, headlines, latest, number, pairs, verdicts
 from ppo_lab.metrics import GROUPS, PEERS, REGISTRY, Metric
 
@@ -27,7 +30,7 @@ COLUMNS = (
     '</th><th scope="col">Verdict</th><th scope="col">How to read it</th></tr></thead>'
 )
 MODEL_TITLES = {"sft": "SFT policy, also the reference", "reward_model": "Reward model, on held-out pairs"}
-MOST_BINS = 20  # a longer list is a curve, not a table
+FIGURES = {"ece": "Expected calibration error", "accuracy": "Pair accuracy", "margin": "Mean margin"}
 PHASES = ("rollout", "score", "update")
 SETTINGS = (  # what a reader asks for first; the rest is in the complete config
     ("Seed", "seed"), ("Corpus", "corpus.kind"), ("Policy", "policy.path"), ("Prompts a step", "sampling.prompts"),
@@ -81,8 +84,8 @@ def panels(run: RunLog) -> str:
         html.append(f'<h3>{chapter}</h3><div class="panels">')
         for name in names:
             options: dict[str, Any] = {"baseline": run.baseline} if name == "evaluation" else {}
-            alt = describe(name, run.rows, run.baseline)
-            html.append(f"<figure>{panel_svg(name, run.rows, alt=alt, **options)}</figure>")
+            draw = partial(PANELS[name], rows=run.rows, **options)
+            html.append(f"<figure>{picture(draw, name=name, alt=describe(name, run.rows, run.baseline))}</figure>")
         html.append("</div>")
     return "\n".join([*html, "</div>"])
 
@@ -144,10 +147,10 @@ def made(run: RunLog) -> str:
     """What was measured while the SFT model and the reward model were made, as their quality.json have it."""
     html = []
     for model, figures in run.made.items():
-        plain = {_name(key): _value(value) for key, value in figures.items() if not isinstance(value, (list, dict))}
-        lists = {key: rows for key, rows in figures.items() if isinstance(rows, list) and 0 < len(rows) <= MOST_BINS}
-        tables = [_bins(_name(key), rows) for key, rows in lists.items()]
-        html.append(f"<h3>{MODEL_TITLES[model]}</h3>{_facts(plain)}{''.join(tables)}")
+        html.append(f"<h3>{MODEL_TITLES[model]}</h3>{_facts(_plain(figures))}")
+        if figures.get("bins"):
+            draw, alt = partial(calibration.calibration, figures=figures), calibration.describe(figures)
+            html.append(f'<figure class="single">{picture(draw, name="calibration", alt=alt)}</figure>')
     return "<h2>Made before PPO</h2>\n" + "\n".join(html) if html else ""
 
 
@@ -229,18 +232,16 @@ def _facts(facts: Mapping[str, str | None]) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def _bins(title: str, bins: list[Any]) -> str:
-    """A list of like rows as a small table; a list of numbers as one row."""
-    rows: Iterable[Any] = bins if all(isinstance(row, (dict, list)) for row in bins) else [bins]
-    head = "".join(f'<th class="num">{escape(_name(k))}</th>' for k in bins[0]) if isinstance(bins[0], dict) else ""
-    cells = [[escape(_value(v)) for v in (row.values() if isinstance(row, dict) else row)] for row in rows]
-    body = "".join("<tr>" + "".join(f'<td class="num">{cell}</td>' for cell in row) + "</tr>" for row in cells)
-    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<h3>{escape(title)}</h3><div class="wide"><table class="small">{inner}</table></div>'
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ").capitalize()
+def _plain(figures: Mapping[str, Any], what: str = "") -> dict[str, str]:
+    """Single figures by readable name, those of an inner mapping with its name behind; lists are left to pictures."""
+    found: dict[str, str] = {}
+    for key, value in figures.items():
+        name = FIGURES.get(key, key.replace("_", " ").capitalize()) + what
+        if isinstance(value, dict):
+            found |= _plain(value, f", {key.replace('_', ' ')}")
+        elif not isinstance(value, list):
+            found[name] = _value(value)
+    return found
 
 
 def _value(value: Any) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from html import escape
-from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ppo_lab.diagnose import style
-from ppo_lab.diagnose.curves import Rows
-from ppo_lab.diagnose.plots import PANELS
 
 VARIABLES = {
     style.BLUE: "--blue", style.VERMILLION: "--vermillion", style.GREEN: "--green", style.ORANGE: "--orange",
@@ -22,16 +20,16 @@ VARIABLES = {
 }  # fmt: skip
 
 
-def panel_svg(panel: str, rows: Rows, *, alt: str, **options: Mapping[str, Any] | None) -> str:
-    """One panel as an ``<svg role="img">`` with ``alt`` as its text; the same bytes for the same rows."""
-    with style.styled(), matplotlib.rc_context({"svg.hashsalt": panel, "font.size": 8, "legend.fontsize": 7.5}):
+def picture(draw: Callable[[Axes], None], *, name: str, alt: str) -> str:
+    """What ``draw`` puts on axes as an ``<svg role="img">`` with ``alt`` as its text; the same bytes every time."""
+    with style.styled(), matplotlib.rc_context({"svg.hashsalt": name, "font.size": 8, "legend.fontsize": 7.5}):
         figure = Figure(figsize=(3.2, 2.7))
         ax = figure.subplots()
         figure.subplots_adjust(left=0.175, right=0.875, top=0.865, bottom=0.135)  # the same frame in every panel
-        PANELS[panel](ax, rows, **options)
+        draw(ax)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return inline(buffer.getvalue(), prefix=panel, alt=alt)
+    return inline(buffer.getvalue(), prefix=name, alt=alt)
 
 
 def inline(svg: str, *, prefix: str, alt: str) -> str:

@@ -124,10 +124,12 @@ def make_run(folder: Path, steps: int = 40, planned: int | None = None) -> Path:
     write_rows(folder / "samples.jsonl", samples(steps))
     (folder / "best.json").write_text(json.dumps({"step": steps, "eval_objective": 1.7}))
     (folder / "baseline.json").write_text(json.dumps(asdict(evaluation(0.0))))
-    bins = [{"predicted": 0.55 + 0.1 * i, "observed": 0.53 + 0.1 * i, "count": 200} for i in range(5)]
+    bins = [{"confidence": 0.55 + 0.1 * i, "accuracy": 0.53 + 0.1 * i, "count": 200} for i in range(5)]
+    quality = {"accuracy": 0.874, "margin": 1.63, "log_loss": 0.31, "ece": 0.02, "bins": bins}
+    clean = quality | {"accuracy": 0.951, "bins": [row | {"accuracy": row["confidence"]} for row in bins]}
     for model, figures in {
         "sft": {"loss": [4.6 - 0.01 * i for i in range(100)], "loss_first": 4.6, "loss_last": 1.4, "tokens": 550398},
-        "reward_model": {"accuracy": 0.874, "margin": 1.63, "pairs": 1000, "calibration": bins},
+        "reward_model": quality | {"clean": clean},
     }.items():
         place = folder / "models" / model
         place.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,8 @@ def test_every_reference_inside_the_page_has_its_target_and_ids_are_unique(finis
 
 def test_every_panel_is_there_with_its_facts_as_alternative_text(page):
     pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(pictures) == len(GROUPS) and all(picture["role"] == "img" for picture in pictures)
+    assert len(pictures) == len(GROUPS) + 1 and all(picture["role"] == "img" for picture in pictures)
+    assert "at confidence 0.95, 0.93 of 200 pairs ordered rightly." in pictures[-1]["aria-label"]
     data, start = rows(40), read_start()
     for panel in GROUPS:
         alt = describe(panel, data, start)
@@ -151,7 +152,7 @@ def test_time_memory_models_and_config_are_told(page):
     for phase, spent in seconds.items():
         assert f"{phase} {100 * spent / total:.0f} %" in page.words
     assert f"Response tokens a second {number(40 * 1400 / total)}" in page.words and "615 MiB" in page.text
-    assert "Accuracy 0.874" in page.words and "0.95 0.93 200" in page.words  # a calibration bin
+    assert "Pair accuracy 0.874" in page.words and "Pair accuracy, clean 0.951" in page.words
     assert "Loss last 1.4" in page.words and "4.59" not in page.words  # a hundred losses are no table
     assert "Clip ε 0.2" in page.words and "Actor rate 0.0003" in page.words and "actor_rate: 0.0003" in page.words
 
@@ -349,7 +350,7 @@ def test_in_a_browser_it_fits_every_width_and_asks_for_nothing(finished):
                 [...document.querySelector(".panels").children].map(panel => panel.getBoundingClientRect().top)
             """)
             assert len(tops) == 4 and len(set(tops)) == 4 // columns
-            assert page.get_by_role("img").count() == len(GROUPS)
+            assert page.get_by_role("img").count() == len(GROUPS) + 1
         colors = {}
         for scheme in ("light", "dark"):
             page = browser.new_page(color_scheme=scheme)

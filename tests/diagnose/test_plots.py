@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ppo_lab.diagnose import plots, style
+from ppo_lab.diagnose.calibration import calibration
 from ppo_lab.diagnose.curves import MOST_POINTS, curve, series, thin
 from ppo_lab.diagnose.dashboard import figure
 from ppo_lab.diagnose.plots import PANELS
@@ -255,6 +256,22 @@ def test_ten_thousand_steps_are_thinned_and_no_extreme_is_lost():
     at = mean.get_xdata().astype(int)[100]
     window = values[at - 1 - 100 : at + 100]  # 201 steps around it
     assert mean.get_ydata()[100] == pytest.approx(np.nanmean(window), abs=1e-12)
+
+
+def test_calibration_draws_its_bins_and_their_errors():
+    bins = [{"confidence": 0.6, "accuracy": 0.5, "count": 25}, {"confidence": 0.9, "accuracy": 1.0, "count": 4},
+            {"confidence": 0.7, "accuracy": 0.0, "count": 0}]  # fmt: skip
+    with style.styled():
+        ax = Figure().subplots()
+        calibration(ax, {"bins": bins, "clean": {"bins": bins[:1]}})
+        ax.figure.canvas.draw()
+    lines = {line.get_gid(): line.get_xydata().tolist() for line in ax.get_lines()}
+    assert lines["noisy labels"] == [[0.6, 0.5], [0.9, 1.0]] and lines["clean labels"] == [[0.6, 0.5]]
+    (bar, none), _ = (c.get_segments() for c in ax.collections)
+    assert np.allclose(bar, [[0.6, 0.4], [0.6, 0.6]]) and np.allclose(none, [[0.9, 1.0], [0.9, 1.0]])
+    empty = Figure().subplots()
+    calibration(empty, {"accuracy": 0.9})
+    assert "not measured" in [text.get_text() for text in empty.texts]
 
 
 def test_steps_cut_short_by_the_kl_limit_are_ticked():
