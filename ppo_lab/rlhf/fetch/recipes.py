@@ -81,17 +81,20 @@ def encoder_from_hub(repository: str, folder: Path) -> None:
 
 
 def _from_hub(kind: Any, repository: str, folder: Path) -> None:
+    import huggingface_hub
     import torch
     from transformers import AutoTokenizer
 
     with quiet():
-        kind.from_pretrained(repository, dtype=torch.float32).save_pretrained(folder)
-        AutoTokenizer.from_pretrained(repository).save_pretrained(folder)
+        wanted = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
+        copy = huggingface_hub.snapshot_download(repository, allow_patterns=wanted)
+        kind.from_pretrained(copy, dtype=torch.float32).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(copy).save_pretrained(folder)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars of transformers, which would drown our own lines."""
+    """Without most progress bars of transformers, which would drown our own lines."""
     from transformers.utils import logging
 
     bars = logging.is_progress_bar_enabled()
