@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config.ppo import PPOConfig
-from ppo_lab.core import kl as kl_estimators
 from ppo_lab.core.importance import log_ratio
-from ppo_lab.core.masking import masked_sum, select, standardize, step_weights
+from ppo_lab.core.kl import k1, k2, k3
+from ppo_lab.core.masking import masked_sum, select, standardize, step_weights, upcast
 from ppo_lab.core.objectives import (
     active_clip_fraction,
     clip_fraction,
@@ -96,7 +96,7 @@ def accumulate(
     if cfg.standardize == "minibatch":
         part = replace(part, advantage=standardize(part.advantage, part.mask))
     length = part.mask.shape[-1] if cfg.reduction == "fixed_length" else None
-    weight = step_weights(part.mask, cfg.reduction, length=length)
+    weight = step_weights(part.mask, cfg.reduction, length=length, dtype=upcast(part.advantage).dtype)
     micro = cfg.micro_batch or len(part)
     sums = torch.zeros(len(SUMS), dtype=torch.float64)
     bins = torch.zeros(len(HISTOGRAM_EDGES) + 1, dtype=torch.float64)
@@ -149,8 +149,8 @@ def loss_and_sums(
 
     with torch.no_grad():
         steps = mask.sum()
-        k1, k3 = (masked_sum(k(part.old_logp, seen.logp), mask) for k in (kl_estimators.k1, kl_estimators.k3))
-        parts = [policy_loss, value_loss, steps, masked_sum(entropy, mask), k1, k3,
+        parts = [policy_loss, value_loss, steps, masked_sum(entropy, mask),
+                 masked_sum(k1(part.old_logp, seen.logp), mask), masked_sum(k3(part.old_logp, seen.logp), mask),
                  clip_fraction(lr, mask, clip=cfg.clip) * steps,
                  active_clip_fraction(lr, select(part.advantage, mask), mask, clip=cfg.clip) * steps,
                  outside * steps, masked_sum(ref_kl, mask)]  # fmt: skip
@@ -179,7 +179,7 @@ def reference_kl(seen: Assessment, part: StepBatch, leash: Leash) -> Tensor:
         return select(seen.ref_kl, part.mask)
     if part.ref_logp is None:
         raise ValueError(f"kl.estimator {leash.estimator} in the loss needs StepBatch.ref_logp, got None")
-    estimator = {"k1": kl_estimators.k1, "k2": kl_estimators.k2, "k3": kl_estimators.k3}[leash.estimator]
+    estimator = {"k1": k1, "k2": k2, "k3": k3}[leash.estimator]
     return estimator(select(seen.logp, part.mask), select(part.ref_logp, part.mask))
 
 
@@ -196,6 +196,7 @@ class Tally:
     early_stop: int = 0
 
     def add(self, sums: dict[str, float], bins: Tensor, widest: Tensor, norm: float, *, moved: bool) -> None:
+        """One minibatch more."""
         for name in SUMS:
             self.sums[name] += sums[name]
         self.bins += bins
@@ -206,6 +207,7 @@ class Tally:
         self.policy_steps += moved
 
     def metrics(self, cfg: PPOConfig, leash: Leash) -> UpdateMetrics:
+        """Means over all valid steps."""
         steps, count = max(self.sums["steps"], 1.0), len(self.norms)
         mean = {name: self.sums[name] / steps for name in SUMS}
         return UpdateMetrics(

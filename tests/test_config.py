@@ -84,7 +84,8 @@ def test_overrides_must_read_key_equals_value():
 
 
 def test_the_written_config_is_complete_and_reads_back_equal():
-    config = build(RLHFConfig, {"ppo": {"clip": [0.1, 0.3]}, "optimizer": {"actor_rate": 1e-5}, "log": {"trackers": ["tensorboard"]}})
+    changes = {"ppo": {"clip": [0.1, 0.3]}, "optimizer": {"actor_rate": 1e-5}, "log": {"trackers": ["tensorboard"]}}
+    config = build(RLHFConfig, changes)
     text = dump(config)
     assert build(RLHFConfig, parse_yaml(text)) == config
     written = parse_yaml(text)

@@ -2,8 +2,8 @@
 
     python benchmarks/soak/kill_resume.py [--kills 20] [--folder runs/kill_resume]
 
-Every fourth kill waits for a checkpoint that is being written. Compared: metrics, samples, baseline, best, models, and the last
-checkpoint's tensors and state; times, memory and dates are left out. Exit status 1 if anything differs.
+Every fourth kill waits for a checkpoint that is being written. Compared: metrics, samples, baseline, best, models, and
+the last checkpoint's tensors and state; times, memory and dates are left out. Exit status 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
 
 
 def kill_once(config: Path, folder: Path, *, after: float, in_checkpoint: bool) -> str:
-    """Start the run, kill it after so many seconds (or then at the next checkpoint being written); what it was doing."""
+    """Start the run and kill it after so many seconds, or then at the next checkpoint; returns what it was doing."""
     process = subprocess.Popen(command(config, folder, resume=False), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     end = time.monotonic() + after
     while process.poll() is None:
@@ -84,7 +84,8 @@ def kill_once(config: Path, folder: Path, *, after: float, in_checkpoint: bool) 
             process.send_signal(signal.SIGKILL)
             process.wait()
             step = len(metrics.read(folder / "metrics.jsonl")) if (folder / "metrics.jsonl").exists() else 0
-            return f"step {step}{', checkpoint half written' if any((folder / 'checkpoints').glob('*.partial')) else ''}"
+            torn = any((folder / "checkpoints").glob("*.partial"))
+            return f"step {step}{', checkpoint half written' if torn else ''}"
         time.sleep(0.0005)
     return "had ended"
 
@@ -116,7 +117,8 @@ def main() -> int:
         unlike = differences(whole, contents(folder)) if again.returncode == 0 else [again.stderr[-2000:]]
         failed += bool(unlike)
         results.append({"after_seconds": round(after, 2), "killed_at": doing, "different": unlike})
-        print(f"kill {i + 1:2d} after {after:5.1f} s, {doing:32s} {'DIFFERENT: ' + ', '.join(unlike) if unlike else 'equal'}")
+        verdict = "DIFFERENT: " + ", ".join(unlike) if unlike else "equal"
+        print(f"kill {i + 1:2d} after {after:5.1f} s, {doing:32s} {verdict}", flush=True)
         shutil.rmtree(folder)
     print(f"{options.kills - failed} of {options.kills} resumed runs are bit-equal to the uninterrupted one")
     (options.folder / "result.json").write_text(json.dumps(results, indent=1))

@@ -3,8 +3,8 @@
     ppo-lab fetch smollm2-135m && ppo-lab fetch minilm && ppo-lab fetch human-reviews
     python benchmarks/soak/smollm2.py [--seeds 3] [--folder runs/smollm2] [--out benchmarks/soak/results/smollm2]
 
-Each seed in a process of its own, so that its peak memory is its own. Measured: before and after on 128 fixed held-out prompts, last
-checkpoint, same sampling noise, paired; 95 % bootstrap interval of the reward-model score, VADER beside it. Claim: the
+Each seed in a process of its own, so that its peak memory is its own. Measured: before and after on 128 fixed held-out
+prompts, last checkpoint, same sampling noise, paired; 95 % bootstrap interval of the reward-model score, VADER beside it. Claim: the
 interval lies above 0 for at least two of three seeds, each run takes at most 10 minutes and 8 GB. Exit status 1 if not.
 """
 
@@ -48,8 +48,9 @@ def one_seed(seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
     for name in ("score", "vader"):
         gain = both.gain(name)
         low, high = bootstrap_ci(gain, alpha=0.05, resamples=RESAMPLES, seed=seed)
-        result |= {f"{name}_before": float(both.before[name].mean()), f"{name}_after": float(both.after[name].mean()),
-                   f"{name}_gain": float(gain.mean()), f"{name}_low": float(low), f"{name}_high": float(high)}  # fmt: skip
+        ends = {"before": both.before[name].mean(), "after": both.after[name].mean()}
+        ends |= {"gain": gain.mean(), "low": low, "high": high}
+        result |= {f"{name}_{key}": float(value) for key, value in ends.items()}
     pairs = zip(both.before["prompt"], both.before["response"], both.after["response"], strict=True)
     result["examples"] = [{"prompt": p, "before": b, "after": a} for p, b, a in list(pairs)[:6]]
     return result
@@ -93,14 +94,14 @@ def main() -> int:
         row = json.loads(done.stdout.rsplit("RESULT ", 1)[1])
         rows.append(row)
         print(
-            f"seed {seed}: score {row['score_before']:+.3f} -> {row['score_after']:+.3f}, gain {row['score_gain']:+.3f} "
-            f"[{row['score_low']:+.3f}, {row['score_high']:+.3f}]; VADER gain {row['vader_gain']:+.3f} "
+            f"seed {seed}: score {row['score_before']:+.3f} -> {row['score_after']:+.3f}, gain {row['score_gain']:+.3f}"
+            f" [{row['score_low']:+.3f}, {row['score_high']:+.3f}]; VADER gain {row['vader_gain']:+.3f} "
             f"[{row['vader_low']:+.3f}, {row['vader_high']:+.3f}]; KL {row['ref_kl_sum']:.2f} nats; "
             f"{row['seconds']:.0f} s, {row['peak_memory_mb']:.0f} MiB", flush=True,
         )  # fmt: skip
     if options.out is not None:
-        text = json.dumps({"command": "python benchmarks/soak/smollm2.py " + " ".join(options.overrides), "rows": rows}, indent=1)
-        (options.out / "result.json").write_text(text + "\n")
+        command = " ".join(["python benchmarks/soak/smollm2.py", *options.overrides])
+        (options.out / "result.json").write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
     print("the claim holds" if holds(rows) else "the claim does NOT hold")
     return 0 if holds(rows) else 1
 

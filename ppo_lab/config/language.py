@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -135,8 +135,6 @@ class SamplingConfig(Config):
     samples: PositiveInt = Field(1, description="Answers a prompt.")
     max_new_tokens: PositiveInt = Field(16, description="The cap. Higher: longer answers, more KL to spread.")
     temperature: PositiveFloat = Field(1.0, description="Divides the logits of policy, old, reference and entropy.")
-    top_k: PositiveInt | None = Field(None, description="Refused in training: the ratio would be of two policies.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Refused in training, likewise.")
     stop: tuple[str, ...] = Field((), description="Tokens that end an answer besides the tokenizer's EOS.")
     suppress: tuple[str, ...] = Field((), description="Tokens never sampled; masked on both sides of every ratio.")
     old_logp: Literal["recompute", "sampler"] = Field(
@@ -144,15 +142,16 @@ class SamplingConfig(Config):
     )
     batch: PositiveInt | None = Field(None, description="Rows sampled and scored at a time; None: all.")
 
-    @model_validator(mode="after")
-    def _no_filter(self) -> SamplingConfig:
-        for name in ("top_k", "top_p"):
-            if getattr(self, name) is not None:
+    @model_validator(mode="before")
+    @classmethod
+    def _no_filter(cls, data: Any) -> Any:
+        for name in ("top_k", "top_p", "min_p"):
+            if isinstance(data, dict) and data.get(name) is not None:
                 raise ValueError(
                     f"sampling.{name} must be unset in training (log-probs of the full softmax would not be those of "
-                    f"the filtered sampler), got {getattr(self, name)}; remove it, or lower sampling.temperature"
+                    f"the filtered sampler), got {data[name]}; remove it, or lower sampling.temperature"
                 )
-        return self
+        return data
 
 
 class CriticConfig(Config):

@@ -45,7 +45,7 @@ class PPOConfig(Config):
         "token_mean", description="How per-step terms become one loss; see core.masking.step_weights."
     )
     target_kl: PositiveFloat | None = Field(
-        None, description="Policy KL (k3, nats a step). Above 1.5 times this the policy's updates stop for this rollout."
+        None, description="Policy KL (k3, nats a step). Above 1.5 times this the policy stops for this rollout."
     )
 
     @property

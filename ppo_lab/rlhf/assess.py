@@ -26,6 +26,7 @@ class Lens:
 
     @property
     def options(self) -> dict[str, Any]:
+        """Keyword arguments of a forward."""
         return {"temperature": self.temperature, "suppress": self.suppress}
 
 
@@ -35,6 +36,7 @@ def inputs_of(responses: Responses) -> TextInputs:
 
 
 def arguments(inputs: TextInputs) -> dict[str, Tensor]:
+    """The record as keyword arguments of a forward."""
     return {"tokens": inputs.tokens, "attention": inputs.attention, "response": inputs.response}
 
 

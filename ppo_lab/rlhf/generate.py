@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ppo_lab.core.distributions import categorical_logp
 from ppo_lab.records import Prompts, Responses, concatenate, take
@@ -49,7 +49,7 @@ def positions(attention: Tensor) -> Tensor:
 
 @torch.no_grad()
 def generate(
-    model: nn.Module,
+    model: Any,
     prompts: Prompts,
     *,
     max_new_tokens: int,
@@ -100,8 +100,34 @@ def generate(
     return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
 
 
+class Decoding:
+    """The rows that are still being answered: their key-value cache, attention and last token."""
+
+    def __init__(self, model: Any, prompts: Prompts):
+        self.model, self.named, self.cache = model, cache_name(model), None
+        self.rows = torch.arange(len(prompts), device=prompts.tokens.device)
+        self.attention, self.tokens = prompts.attention, prompts.tokens
+        self.place = positions(prompts.attention)
+
+    def next_logits(self) -> Tensor:
+        """One forward over what the cache has not seen."""
+        out = self.model(input_ids=self.tokens, attention_mask=self.attention.long(), position_ids=self.place,
+                         use_cache=True, logits_to_keep=1,
+                         **({} if self.cache is None else {self.named: self.cache}))  # fmt: skip
+        self.cache = getattr(out, self.named)
+        return out.logits[:, -1]
+
+    def go_on(self, token: Tensor, keep: Tensor) -> None:
+        """Append a token to each row, and let the rows outside ``keep`` go."""
+        if len(keep) < len(self.rows):
+            self.cache.batch_select_indices(keep)  # type: ignore[attr-defined]
+            self.rows, self.attention, self.place = self.rows[keep], self.attention[keep], self.place[keep]
+        self.attention = torch.cat([self.attention, self.attention.new_ones(len(keep), 1)], dim=-1)
+        self.tokens, self.place = token[keep][:, None], self.place[:, -1:] + 1
+
+
 def _sample(
-    model: nn.Module,
+    model: Any,
     prompts: Prompts,
     noise: Tensor | None,
     *,
@@ -118,41 +144,25 @@ def _sample(
     logp = torch.zeros(rows, max_new_tokens, device=device)
     mask = torch.zeros(rows, max_new_tokens, dtype=torch.bool, device=device)
     stopped = torch.zeros(rows, dtype=torch.bool, device=device)
-    stops = torch.tensor(sorted(stop_ids), device=device)
-
-    alive = torch.arange(rows, device=device)
-    attention, tokens, place = prompts.attention, prompts.tokens, positions(prompts.attention)
-    cache, named = None, cache_name(model)
+    stops, decoding = torch.tensor(sorted(stop_ids), device=device), Decoding(model, prompts)
     for t in range(max_new_tokens if rows else 0):
-        out = model(input_ids=tokens, attention_mask=attention.long(), position_ids=place, use_cache=True,
-                    logits_to_keep=1, **({} if cache is None else {named: cache}))  # fmt: skip
-        cache = getattr(out, named)
-        logits = tempered(out.logits[:, -1], temperature=temperature, suppress=suppress)
+        alive = decoding.rows
+        logits = tempered(decoding.next_logits(), temperature=temperature, suppress=suppress)
         drawn_from = logits if choose is None else choose(logits)
         token = drawn_from.argmax(-1) if noise is None else inverse_cdf(drawn_from, noise[alive, t])
-        response[alive, t] = token
-        mask[alive, t] = True
+        response[alive, t], mask[alive, t] = token, True
         logp[alive, t] = categorical_logp(logits, token).to(logp.dtype)
         done = torch.isin(token, stops)
         stopped[alive[done]] = True
-        keep = (~done).nonzero()[:, 0]
-        if not len(keep):
+        if bool(done.all()):
             break
-        if len(keep) < len(alive):
-            cache.batch_select_indices(keep)
-            alive, attention, place, token = alive[keep], attention[keep], place[keep], token[keep]
-        attention = torch.cat([attention, attention.new_ones(len(keep), 1)], dim=-1)
-        tokens, place = token[:, None], place[:, -1:] + 1
+        decoding.go_on(token, (~done).nonzero()[:, 0])
     return Responses(
         tokens=torch.cat([prompts.tokens, response], dim=-1),
         attention=torch.cat([prompts.attention, mask], dim=-1),
-        response=response,
-        mask=mask,
-        stopped=stopped,
-        logp=logp,
-        index=prompts.index,
+        response=response, mask=mask, stopped=stopped, logp=logp, index=prompts.index,
         policy_version=torch.full((rows,), version, device=device),
-    )
+    )  # fmt: skip
 
 
 def trim(responses: Responses) -> Responses:
@@ -176,6 +186,6 @@ def trim(responses: Responses) -> Responses:
     )
 
 
-def cache_name(model: nn.Module) -> str:
+def cache_name(model: Any) -> str:
     """What this release of transformers calls the key-value cache, in the call and in its result."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"

@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -49,38 +50,54 @@ def measure(
     evaluation: EvalMetrics | None,
 ) -> StepMetrics:
     """All metrics of a step over the answers of all ranks; token means run over valid tokens only."""
-    responses, mask = rollout.responses, rollout.responses.mask
-    kl = ref_kl_sum(rollout.forward_logp, rollout.ref_logp, mask)
-    total = masked_sum(reward, mask, dim=-1)
-    tokens = int(mask.sum())
-    own = rollout.score if rollout.token_score is None else rollout.score + masked_sum(rollout.token_score, mask, dim=-1)
+    mask = rollout.responses.mask
     return StepMetrics(
         step=step,
         update=update,
-        score_mean=float(rollout.score.mean()),
-        score_std=float(rollout.score.std(correction=0)),
-        raw_score_mean=float(rollout.raw_score.mean()),
-        reward_mean=float(total.mean()),
-        non_score_reward=float((total - own).mean()),
-        ref_kl_sum=float(kl.mean()),
-        ref_kl_token=float(kl.sum()) / max(tokens, 1),
-        sampler_mismatch=sampler_gap(responses.logp, rollout.forward_logp, mask),
+        **of_rewards(rollout, reward),
+        **of_text(rollout),
         explained_variance=float(explained_variance(rollout.value, target, mask)),
         advantage_mean=float(masked_mean(advantage, mask)),
         advantage_std=float(masked_var(advantage, mask) ** 0.5),
         value_mean=float(masked_mean(rollout.value, mask)),
         return_mean=float(masked_mean(target, mask)),
-        response_length=mean_length(mask),
-        stop_rate=float(responses.stopped.float().mean()),
-        distinct_1=distinct(responses.response, mask, 1),
-        distinct_2=distinct(responses.response, mask, 2),
         beta=beta,
         actor_rate=rates[0],
         critic_rate=rates[1],
-        tokens=tokens,
         seconds_rollout=clock.laps["rollout"],
         seconds_score=clock.laps["score"],
         seconds_update=clock.laps["update"],
         peak_memory_mb=peak_memory_mb(),
         evaluation=evaluation,
     )
+
+
+def of_rewards(rollout: TextRollout, reward: Tensor) -> dict[str, Any]:
+    """The score, the token rewards' row sums, and what in them is not score; KL(π‖π_ref) from samples of π."""
+    mask = rollout.responses.mask
+    kl, total = ref_kl_sum(rollout.forward_logp, rollout.ref_logp, mask), masked_sum(reward, mask, dim=-1)
+    own = rollout.score
+    if rollout.token_score is not None:
+        own = own + masked_sum(rollout.token_score, mask, dim=-1)
+    return {
+        "score_mean": float(rollout.score.mean()),
+        "score_std": float(rollout.score.std(correction=0)),
+        "raw_score_mean": float(rollout.raw_score.mean()),
+        "reward_mean": float(total.mean()),
+        "non_score_reward": float((total - own).mean()),
+        "ref_kl_sum": float(kl.mean()),
+        "ref_kl_token": float(kl.sum()) / max(int(mask.sum()), 1),
+    }
+
+
+def of_text(rollout: TextRollout) -> dict[str, Any]:
+    """Lengths, stops, diversity, and how far the sampler's log-probs are from the forward's."""
+    responses, mask = rollout.responses, rollout.responses.mask
+    return {
+        "sampler_mismatch": sampler_gap(responses.logp, rollout.forward_logp, mask),
+        "response_length": mean_length(mask),
+        "stop_rate": float(responses.stopped.float().mean()),
+        "distinct_1": distinct(responses.response, mask, 1),
+        "distinct_2": distinct(responses.response, mask, 2),
+        "tokens": int(mask.sum()),
+    }

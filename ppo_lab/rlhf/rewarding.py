@@ -86,8 +86,9 @@ def obtain_reward_models(
             models[i] = _own(config, corpus, policy, tokenizer, folder)
         else:
             models[i] = _loaded(source.path, field=f"reward.sources.{i}.path", seed=config.seed)
-        if models[i].quality is not None:
-            require_quality(models[i].quality, config.reward_model)
+        quality = models[i].quality
+        if quality is not None:
+            require_quality(quality, config.reward_model)
     return models
 
 

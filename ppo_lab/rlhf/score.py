@@ -1,7 +1,8 @@
 """From opinions to one score an answer: reward sources, their checks, normalising, and the time limit.
 
 A reward is any callable ``reward(prompts, responses, **columns) -> (B,) or (B, T)``: texts in, one number an answer or
-one a token (T is then ``sampling.max_new_tokens``, padding ignored). Whatever it returns is checked before it is used; what it raises names the reward.
+one a token (T is then ``sampling.max_new_tokens``; what lies beyond an answer's end is ignored). Whatever it returns is
+checked before it is used; what it raises names the reward.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Normalizer:
     square: float = 0.0  # Σ (x - mean)²
 
     def update(self, x: Tensor) -> None:
+        """See more scores."""
         n = float(x.numel())
         if not n:
             return
@@ -53,6 +55,7 @@ class Normalizer:
         self.count = total
 
     def __call__(self, x: Tensor) -> Tensor:
+        """Scores with mean 0 and deviation 1 over what was seen; a constant reward is only shifted."""
         if self.count < 2:
             return x
         deviation = (self.square / self.count) ** 0.5

@@ -100,7 +100,7 @@ def mean_ref_kl(rollout: TextRollout) -> Tensor:
 
 
 def rate_multiplier(step: int, cfg: OptimizerConfig, *, total: int) -> float:
-    """What both base rates are multiplied by at PPO step ``step``, counted from 0; the number of ranks is nowhere in it."""
+    """What multiplies both base rates at PPO step ``step``, counted from 0; the number of ranks is nowhere in it."""
     if cfg.schedule == "linear":
         return float(linear_anneal(step, total=total))
     if cfg.schedule == "warmup_cosine":

@@ -44,18 +44,20 @@ class ValueHead(nn.Module):
     def __init__(self, width: int, *, kind: str = "linear", std: float = 0.01, generator: torch.Generator):
         super().__init__()
         sizes = [width, 1] if kind == "linear" else [width, width, 1]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
         with torch.no_grad():
-            for layer in self.layers:
-                layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * std)  # type: ignore[union-attr, operator]
-                layer.bias.zero_()  # type: ignore[union-attr, operator]
+            for layer in layers:
+                layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * std)
+                layer.bias.zero_()
+        self.hidden, self.out = nn.Sequential(*layers[:-1]), layers[-1]
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        wide = self.layers[0].weight.dtype
-        for layer in self.layers[:-1]:
-            hidden = torch.tanh(layer(hidden.to(wide)))
-        with torch.autocast(hidden.device.type, enabled=False):
-            return self.layers[-1](hidden.to(wide))[..., 0]
+    def forward(self, states: Tensor) -> Tensor:
+        """Values ``(..., )`` of hidden states ``(..., D)``."""
+        states = states.to(self.out.weight.dtype)
+        with torch.autocast(states.device.type, enabled=False):
+            for layer in self.hidden:
+                states = torch.tanh(layer(states))
+            return self.out(states)[..., 0]
 
 
 class ActorCritic(nn.Module):
