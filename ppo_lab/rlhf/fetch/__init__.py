@@ -126,7 +126,7 @@ def _obtain(asset: Asset, source: str, work: Path, result: Path, say: Say) -> di
     except (OSError, ValueError) as error:
         if _is_full(error):
             raise
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         ask = f"the hub did not give {asset.hub} ({reason}); check the network, or HF_ENDPOINT behind a mirror"
         raise FetchError(f"{failure} Then {ask}" if failure else ask) from error
     return {"source": asset.hub}
