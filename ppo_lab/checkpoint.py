@@ -94,25 +94,20 @@ def latest(folder: Path) -> Path | None:
     return _at(folder, found[-1]) if found else None
 
 
-def discard(folder: Path, *, after: int) -> None:
-    """Remove the checkpoints after this step: whoever resumes from an earlier one writes the later ones anew."""
-    for step in steps(folder):
-        if step > after:
-            _remove(_at(folder, step))
-
-
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (on the CPU) and state of a checkpoint, after every byte was checked against its hash.
 
     Raises:
         CheckpointError: a file is missing, torn, changed, of another schema or step; names the file, what it should be,
-            what it is, and the newest earlier step that is sound.
+            what it is, and the newest earlier checkpoint that is sound.
     """
     try:
         state = _checked_state(path)
         return _checked_tensors(path, state), decode(state["state"])
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; {_way_back(path)}") from error.__cause__
+        sound = _sound_before(path)
+        fix = f"delete {path} to resume from {sound}" if sound else "no earlier checkpoint is sound, start again"
+        raise CheckpointError(f"{error}; {fix}") from error.__cause__
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -209,7 +204,7 @@ def _disk_message(final: Path, tensors: Mapping[str, Tensor], error: Exception) 
     what = "the disk is full" if full else str(error)
     return CheckpointError(
         f"{final} could not be written: {what} (needs {needed:.1f} MB, {free:.1f} MB free); make room or keep fewer "
-        f"checkpoints, then {_way_back(final)}"
+        f"checkpoints, then resume from {_sound_before(final) or 'the start'}"
     )
 
 
@@ -283,11 +278,8 @@ def _step(path: Path) -> int | None:
     return int(path.stem) if path.stem.isdigit() else None
 
 
-def _way_back(path: Path) -> str:
-    """The newest sound checkpoint before this one, as advice."""
-    step = _step(path)
-    if step is None:
-        return "take another checkpoint"
-    run = path.parent.parent
-    sound = next((p for n in reversed(steps(run)) if n < step and _sound(p := _at(run, n))), None)
-    return f"resume from {sound}" if sound else "no earlier checkpoint is sound, start again"
+def _sound_before(path: Path) -> Path | None:
+    """The newest sound checkpoint of the same run before this one."""
+    run, step = path.parent.parent, _step(path)
+    earlier = [n for n in steps(run) if step is not None and n < step]
+    return next((p for n in reversed(earlier) if _sound(p := _at(run, n))), None)

@@ -19,7 +19,7 @@ from checkpoint_runs import STATE, leftovers, same, weights, write
 from torch import nn
 
 from ppo_lab import checkpoint, seeding
-from ppo_lab.checkpoint import CheckpointError, discard, hash_module, hash_tensors, latest, load, save, steps
+from ppo_lab.checkpoint import CheckpointError, hash_module, hash_tensors, latest, load, save, steps
 
 # --- there and back ----------------------------------------------------------------------------------------------
 
@@ -123,10 +123,18 @@ def test_latest_goes_by_number_and_ignores_other_folders(tmp_path: Path) -> None
     assert load(latest(tmp_path))[0]["t"] == 1_000_000  # type: ignore[arg-type]
 
 
-def test_later_steps_are_discarded_by_who_resumes_from_an_earlier_one(tmp_path: Path) -> None:
-    write(tmp_path, 1, 2, 3)
-    discard(tmp_path, after=1)
-    assert steps(tmp_path) == [1] and leftovers(tmp_path) == []
+def test_a_kill_in_the_middle_of_a_removal_leaves_no_torn_checkpoint(tmp_path: Path, monkeypatch) -> None:
+    def half(folder: Path, ignore_errors: bool) -> None:
+        if folder.exists():
+            (folder / "weights.safetensors").unlink()
+
+    write(tmp_path, 1, 2)
+    monkeypatch.setattr(shutil, "rmtree", half)
+    write(tmp_path, 3, keep=1)
+    monkeypatch.undo()
+    assert steps(tmp_path) == [3] and leftovers(tmp_path) == ["000001.partial", "000002.partial"]
+    write(tmp_path, 4)
+    assert steps(tmp_path) == [3, 4] and leftovers(tmp_path) == []
 
 
 def test_a_step_can_be_saved_again(tmp_path: Path) -> None:
@@ -196,7 +204,7 @@ def test_damage_is_named_with_the_step_to_resume_from(tmp_path: Path, name: str,
     home = tmp_path / "checkpoints"
     flip(home / "000002" / "weights.safetensors")  # no way back either
     spoil(home / "000003" / name)
-    with pytest.raises(CheckpointError, match=rf"000003/{name} {message}.*; resume from .*000001$"):
+    with pytest.raises(CheckpointError, match=rf"000003/{name} {message}.*; delete .*000003 to resume from .*000001$"):
         load(home / "000003")
     assert same(load(home / "000001")[0], weights(1))
 
@@ -206,7 +214,7 @@ def test_where_nothing_sound_is_left_the_message_says_so(tmp_path: Path) -> None
     cut(tmp_path / "checkpoints" / "000001" / "weights.safetensors")
     with pytest.raises(CheckpointError, match="no earlier checkpoint is sound, start again"):
         load(tmp_path / "checkpoints" / "000001")
-    with pytest.raises(CheckpointError, match="elsewhere/state.json is missing; take another checkpoint"):
+    with pytest.raises(CheckpointError, match="elsewhere/state.json is missing; no earlier checkpoint is sound"):
         load(tmp_path / "elsewhere")
 
 

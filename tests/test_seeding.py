@@ -110,6 +110,19 @@ def test_global_generators_are_left_alone() -> None:
     assert seeding.rng_state() == before
 
 
+def test_global_generators_can_be_keyed() -> None:
+    before = seeding.rng_state()
+    try:
+        seeding.seed_globals(1, "reward")
+        first = draws()
+        seeding.seed_globals(2, "reward")
+        other = draws()
+        seeding.seed_globals(1, "reward")
+        assert draws() == first and not set(first) & set(other)
+    finally:
+        seeding.set_rng_state(before)
+
+
 def test_global_generators_come_back_through_json() -> None:
     before = seeding.rng_state()
     try:

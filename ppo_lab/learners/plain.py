@@ -33,13 +33,12 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def global_norm(gradients: list[Tensor]) -> Tensor:
-    r"""Length of all gradients laid end to end, :math:`\sqrt{\sum_i g_i^2}`; float64, summed in at least float32.
+    r"""Length of all gradients laid end to end, :math:`\sqrt{\sum_i g_i^2}`, float64.
 
     >>> global_norm([torch.tensor([3.0]), torch.tensor([[4.0]])])
     tensor(5., dtype=torch.float64)
     """
-    norms = [torch.linalg.vector_norm(g, dtype=torch.float32 if g.dtype in HALF else None) for g in gradients]
-    return torch.linalg.vector_norm(torch.stack([norm.double() for norm in norms]))
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g).double() for g in gradients]))
 
 
 class PlainLearner:

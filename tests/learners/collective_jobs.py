@@ -81,9 +81,9 @@ def job_total() -> None:
     assert torch.equal(total(torch.tensor([True, r == 0])), torch.tensor([w, 1]))
     assert total(torch.ones(2, dtype=torch.bfloat16, requires_grad=True)).dtype == torch.bfloat16
     assert not total(torch.ones(2, requires_grad=True)).requires_grad
-    mine = torch.full((3,), float(r))
+    mine = torch.full((3,), r, dtype=torch.float64)
     total(mine)
-    assert torch.equal(mine, torch.full((3,), float(r)))  # not in place
+    assert torch.equal(mine, torch.full((3,), r, dtype=torch.float64))  # not in place
     small = total(torch.tensor(1.0 if r == 0 else 1e-8, dtype=torch.float32).expand(1000))
     assert torch.allclose(small, torch.tensor(1.0 + (w - 1) * 1e-8), rtol=0, atol=1e-7)  # a float32 ulp
     scattered = total(torch.randn(1000, dtype=torch.float64, generator=seeding.generator(r)))

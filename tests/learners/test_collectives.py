@@ -57,6 +57,7 @@ def test_rounds_are_equally_many_on_every_rank_and_cover_its_share(micro: int) -
         assert {len(mine) for mine in everybody} == {math.ceil(largest / micro)}
         for r, mine in enumerate(everybody):
             rows = [list(range(n))[part] for part in mine]
+            assert all(0 <= part.start <= part.stop <= n for part in mine)
             assert list(itertools.chain(*rows)) == list(range(n))[share(n, r, processes)]
             assert all(len(part) <= micro for part in rows)
 

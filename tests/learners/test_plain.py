@@ -49,7 +49,7 @@ def test_modes_come_back_after_an_error() -> None:
 def test_score_asks_a_frozen_model_without_gradients_or_dropout() -> None:
     reference = TwoHeads(seed=1)
     learner, x = plain(TwoHeads(), frozen={"reference": reference}), torch.randn(6, 3)
-    answer = learner.score("reference", x=x)["logits"]
+    answer = learner.score("reference", x=x.requires_grad_())["logits"]
     assert not answer.requires_grad and not any(p.requires_grad for p in reference.parameters())
     assert torch.equal(answer, TwoHeads(seed=1).eval()(x)["logits"])
     reference.train()  # somebody else's doing
