@@ -1,0 +1,48 @@
+"""What only notebooks use: `from ppo_lab import course`.
+
+    course.start("04_clipping")                    one line, unless something is missing
+    course.symbols("r", "A", "ε")                  what they mean, on a click
+    course.metric("clip_fraction")                 what a log calls it
+    push = course.bet("Does PPO …?", "yes", "no")  before anything is computed; push.reveal(...) later
+    course.Panel(…)                                the key figure with its controls and missions
+    gae = course.check(gae)                        an exercise: one card, and something to go on with
+    course.see(fig, "{off:.0%} …", facts)          a caption whose numbers were measured
+    course.claim("A3.tail", "…", course.measure(…))    what write-ups say, against what came out
+    course.quiz(…), course.ledger(), course.progress()
+
+The command line uses `lab.open_course`, `grade.grade` and `build.rebuild`. Panels load ipywidgets and matplotlib, and
+only when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ppo_lab.course.bets import Bet, bet
+from ppo_lab.course.captions import see
+from ppo_lab.course.checking import check
+from ppo_lab.course.ledger import claim, ledger, measure
+from ppo_lab.course.logging_names import metric
+from ppo_lab.course.progress import progress
+from ppo_lab.course.quiz import quiz
+from ppo_lab.course.session import here, start
+from ppo_lab.course.symbols import symbols
+
+if TYPE_CHECKING:
+    from ppo_lab.course.panels import Choice, Panel, Slider, Steps, Switch
+
+__all__ = [
+    "Bet", "Choice", "Panel", "Slider", "Steps", "Switch", "bet", "check", "claim", "here", "ledger", "measure",
+    "metric", "progress", "quiz", "see", "start", "symbols",
+]  # fmt: skip
+_PANELS = frozenset({"Choice", "Panel", "Slider", "Steps", "Switch"})
+
+
+def __getattr__(name: str) -> Any:
+    """Panels on demand, and modules such as ``course.grade`` by their name."""
+    if name in _PANELS:
+        return getattr(import_module("ppo_lab.course.panels"), name)
+    if name in {"build", "grade", "lab"}:
+        return import_module(f"ppo_lab.course.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,43 @@
+"""Exercises of the course, by name; `kill_matrix` shows that each check catches every wrong answer it knows."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from ppo_lab.course.exercises import rlhf, start_here, update
+from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
+from ppo_lab.course.exercises.judge import Verdict, examine, same
+from ppo_lab.course.exercises.outcome import call
+
+EXERCISES: dict[str, Exercise] = {
+    entry.name: entry
+    for entry in (start_here.MASKED_MEAN, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA)
+}
+
+__all__ = ["EXERCISES", "Case", "Exercise", "Mutant", "Verdict", "examine", "exercise", "kill_matrix", "of_notebook"]
+
+
+def exercise(name: str) -> Exercise:
+    """The exercise of that name; `ValueError` with the nearest name otherwise."""
+    if name in EXERCISES:
+        return EXERCISES[name]
+    near = get_close_matches(name, EXERCISES, n=1) or [", ".join(EXERCISES)]
+    raise ValueError(f"there is no exercise {name!r}; did you mean {near[0]}? The function must keep its name")
+
+
+def of_notebook(name: str) -> list[Exercise]:
+    """The exercises of a notebook, in order."""
+    return [entry for entry in EXERCISES.values() if entry.notebook == name]
+
+
+def kill_matrix(entry: Exercise, seed: int = 0) -> dict[str, dict[str, bool]]:
+    """For each wrong answer, by name: which case catches it. Rows of all False would mean that a check has a hole."""
+    cases = entry.cases(seed)
+    right = [call(entry, entry.reference, case) for case in cases]
+    return {
+        mutant.name: {
+            case.name: not same(call(entry, mutant.function, case), expected)
+            for case, expected in zip(cases, right, strict=True)
+        }
+        for mutant in entry.mutants
+    }

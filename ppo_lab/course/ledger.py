@@ -1,0 +1,154 @@
+"""The claims ledger: what write-ups say, what was measured here, and one of three verdicts.
+
+A verdict needs distance: a mean that is nearer than three standard errors to the claim's limit decides nothing. Claims
+travel inside the stored outputs of a notebook, so the documentation's ledger is made from outputs that were compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from ppo_lab.course.html import EDGES, Card, show, table
+
+VERDICTS = ("held here", "did not hold here", "cannot tell here")
+MIME = "application/vnd.ppo-lab.claim+json"
+ERRORS_AWAY = 3.0  # standard errors between a mean and the limit of a claim
+FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Mean of paired runs with its standard error and 95 % interval, against the limits of a claim."""
+
+    mean: float
+    error: float
+    low: float
+    high: float
+    count: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One line of the ledger. ``id`` starts with its row of the course map, as ``A3.tail``."""
+
+    id: str
+    text: str
+    measured: str
+    verdict: str
+    interval: tuple[float, float] | None = None
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Claim, measured, interval, verdict."""
+        interval = "" if self.interval is None else f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"
+        return self.text, self.measured, interval, self.verdict
+
+
+def measure(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> Measured:
+    """Does the mean lie between ``least`` and ``most``? The values are paired differences, or one number a seed.
+
+    Held: three standard errors inside both limits. Did not hold: three outside of one. Else: cannot tell. The interval
+    is Student's, 95 %.
+
+    >>> measure([1.0, 1.1, 0.9, 1.0, 1.05], least=0.5).verdict
+    'held here'
+    >>> measure([1.0, -1.1, 0.9, 1.0, -1.05], least=0.5).verdict
+    'cannot tell here'
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1 or len(x) < FEWEST:
+        raise ValueError(f"values must be at least {FEWEST} paired runs, got shape {x.shape}; run more seeds")
+    if not least < most or (math.isinf(least) and math.isinf(most)):
+        raise ValueError(f"a claim needs a limit, least < most, got {least} and {most}; say what would refute it")
+    mean, error = float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x)))
+    half = float(stdtrit(len(x) - 1, 0.975)) * error
+    margin = ERRORS_AWAY * error
+    if least + margin < mean < most - margin:
+        verdict = VERDICTS[0]
+    elif mean < least - margin or mean > most + margin:
+        verdict = VERDICTS[1]
+    else:
+        verdict = VERDICTS[2]
+    return Measured(mean, error, mean - half, mean + half, len(x), verdict)
+
+
+_CLAIMS: dict[str, Claim] = {}
+
+
+class _Entry(Card):
+    """A claim's card that carries the claim as data."""
+
+    def __init__(self, entry: Claim) -> None:
+        edge = {VERDICTS[0]: "good", VERDICTS[1]: "bad", VERDICTS[2]: "open"}[entry.verdict]
+        said, measured, interval, verdict = entry.cells()
+        span = f" ({interval})" if interval else ""
+        text = f"Claim {entry.id}: {said} Measured: {measured}{span}. {verdict.capitalize()}."
+        body = (
+            f"<div>Claim <code>{escape(entry.id)}</code>: <i>{escape(said)}</i></div><div>Measured: "
+            f'{escape(measured + span)}. <b style="color:{EDGES[edge]}">{escape(verdict.capitalize())}.</b></div>'
+        )
+        super().__init__(text, body, edge=edge)
+        self._entry = entry
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": self.text, "text/html": self._repr_html_(), MIME: asdict(self._entry)}
+
+
+def claim(
+    id: str,
+    text: str,
+    measured: Measured | str,
+    verdict: str | None = None,
+    interval: tuple[float, float] | None = None,
+    *,
+    form: str = "{:.3g}",
+) -> Claim:
+    """Enter a claim with what was measured, and show it.
+
+    Args:
+        id: row of the course map, a point, a word: ``A3.tail``.
+        text: what is claimed, as a sentence.
+        measured: what `measure` gave, which brings verdict and interval; or words, with a verdict of `VERDICTS`.
+        form: how the mean is written.
+    """
+    if isinstance(measured, Measured):
+        verdict, interval = measured.verdict, (measured.low, measured.high)
+        measured = f"{form.format(measured.mean)}, {measured.count} runs"
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}; let measure() decide")
+    entry = Claim(id, text, measured, verdict, interval)
+    _CLAIMS[id] = entry
+    show(_Entry(entry))
+    return entry
+
+
+def ledger() -> None:
+    """Show every claim of this notebook in one table."""
+    if not _CLAIMS:
+        raise ValueError("no claim has been entered yet; use course.claim above this cell")
+    rows = [(entry.id, *entry.cells()) for entry in _CLAIMS.values()]
+    text = "\n".join(f"{id}: {verdict}" for id, *_, verdict in rows)
+    head = ("", "what is said", "measured here", "95 % interval", "verdict")
+    show(Card(f"Claims\n{text}", table(rows, head=head)))
+
+
+def claims_in(notebook: Mapping[str, Any]) -> Iterator[Claim]:
+    """The claims that a notebook's stored outputs carry, in order."""
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", ()):
+            yield from _claims_of(output.get("data", {}).get(MIME))
+
+
+def _claims_of(found: Any) -> Iterable[Claim]:
+    if found is None:
+        return []
+    interval = found["interval"]
+    return [Claim(found["id"], found["text"], found["measured"], found["verdict"],
+                  None if interval is None else (interval[0], interval[1]))]  # fmt: skip
