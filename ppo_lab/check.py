@@ -25,7 +25,8 @@ OLDEST_PYTHON = (3, 11)
 DISK_GB, MEMORY_GB = 2.0, 1.5  # the demo and the tests fit in these
 SMOLLM2_GB = 8.0  # the real language model does not
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-MODULE_OF = {"pyyaml": "yaml", "ipython": "IPython", "pytest-xdist": "xdist", "types-pyyaml": ""}  # where the name does not tell
+# where the package's name does not tell
+MODULE_OF = {"pyyaml": "yaml", "ipython": "IPython", "pytest-xdist": "xdist", "types-pyyaml": ""}
 
 
 @dataclass(frozen=True, slots=True)
