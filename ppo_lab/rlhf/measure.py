@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ppo_lab.core.masking import masked_mean, masked_sum, masked_var
 from ppo_lab.core.values import explained_variance
-from ppo_lab.records import EvalMetrics, StepMetrics, TextRollout, UpdateMetrics
+from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics
 
 from .assess import distinct, mean_length, ref_kl_sum, sampler_gap
 
@@ -47,7 +47,6 @@ def measure(
     beta: float,
     rates: tuple[float, float],
     clock: Clock,
-    evaluation: EvalMetrics | None,
 ) -> StepMetrics:
     """All metrics of a step over the answers of all ranks; token means run over valid tokens only."""
     mask = rollout.responses.mask
@@ -68,7 +67,6 @@ def measure(
         seconds_score=clock.laps["score"],
         seconds_update=clock.laps["update"],
         peak_memory_mb=peak_memory_mb(),
-        evaluation=evaluation,
     )
 
 

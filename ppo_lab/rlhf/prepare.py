@@ -20,7 +20,7 @@ from ppo_lab.checkpoint import hash_module
 from ppo_lab.config import ConfigError, RLHFConfig
 from ppo_lab.learners import Learner
 from ppo_lab.learners.plain import PlainLearner
-from ppo_lab.records import Prompts, take
+from ppo_lab.records import Prompts, TextRollout, take
 
 from .assess import Lens
 from .corpus import Corpus, encode_prompts, load_corpus
@@ -30,7 +30,7 @@ from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainab
 from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
 from .rewarding import RewardModel, build_scorer, check_sources, given, name_of, obtain_reward_models
-from .score import Reward, Scorer, load_callable
+from .score import Reward, Scorer, call, load_callable
 from .sft import train_sft
 from .texts import Texts
 from .tokens import pad_id, stop_ids, token_ids, word_tokenizer
@@ -75,6 +75,15 @@ class Parts:
         opinions = self.texts.opinions(self.scorer, answers)
         self.scorer.fit([self.learner.gather(opinion) for opinion in opinions])
 
+    def gold_of(self, rollout: TextRollout) -> float | None:
+        """Mean gold reward of a rollout, where the config names one."""
+        gold, answers = self.held_out.gold, rollout.responses
+        if gold is None:
+            return None
+        words = self.texts.prompts_of(answers), self.texts.responses_of(answers)
+        timeout = self.config.reward.timeout
+        return float(call("evaluation.gold", gold, *words, self.texts.columns_of(answers), 0, timeout).mean())
+
     def check_reference(self, sha256: str) -> None:
         """A resumed run must be held to the reference it started from (B35)."""
         if sha256 != self.reference_sha256:
@@ -90,7 +99,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     Raises:
         ConfigError: whatever is wrong with settings, files, models or the quality of the reward model.
     """
-    gold, callables = gold_of(config), {} if reward else check_sources(config.reward.sources)
+    gold, callables = gold_reward(config), {} if reward else check_sources(config.reward.sources)
     corpus = load_corpus(config.corpus, seed=config.seed)
     policy, tokenizer = obtain_policy(config, corpus, folder / "models" / "sft")
     encode = encoder(config, tokenizer, context_of(policy))
@@ -191,7 +200,7 @@ def build_actor_critic(
     return ActorCritic(policy, head, fitting[0].copy_trunk())
 
 
-def gold_of(config: RLHFConfig) -> Reward | None:
+def gold_reward(config: RLHFConfig) -> Reward | None:
     """The gold reward that is logged and never used to choose."""
     if config.evaluation.gold is None:
         return None

@@ -7,7 +7,7 @@ purpose: asynchronous rollouts and replay. Random numbers are keyed by (seed, st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from ppo_lab import seeding
 from ppo_lab.config import RLHFConfig
 from ppo_lab.logbook import Logbook
-from ppo_lab.records import EvalMetrics, StepMetrics, TextRollout, UpdateMetrics, take
+from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics, take
 from ppo_lab.update import ppo_update
 
 from .assess import make_assess
@@ -172,16 +172,20 @@ class Run:
         multipliers: tuple[float, float],
         clock: Clock,
     ) -> StepMetrics:
-        cfg, last, better = self.config, self.step == self.config.steps, False
-        evaluation: EvalMetrics | None = None
-        if last or self.step % cfg.evaluation.every == 0:
-            evaluation, samples = evaluate(self.learner, self.parts.held_out, cfg)
-            self.logbook.samples(self.step, samples)
-            better = self.logbook.note_best(self.step, evaluation.eval_objective)
+        cfg = self.config
         rates = (cfg.optimizer.actor_rate * multipliers[0], cfg.optimizer.critic_rate * multipliers[1])
-        metrics = measure(self.step, rollout, reward, advantage, target, update, beta=beta, rates=rates, clock=clock,
-                          evaluation=evaluation)  # fmt: skip
-        self.logbook.log(metrics.row())
-        if last or better or self.step % cfg.checkpoint.every == 0:
+        metrics = measure(self.step, rollout, reward, advantage, target, update, beta=beta, rates=rates, clock=clock)
+        better = False
+        with self.logbook.saving_on_error(self):
+            try:
+                metrics = replace(metrics, gold_mean=self.parts.gold_of(rollout))
+                if self.step == cfg.steps or self.step % cfg.evaluation.every == 0:
+                    evaluation, samples = evaluate(self.learner, self.parts.held_out, cfg)
+                    self.logbook.samples(self.step, samples)
+                    better = self.logbook.note_best(self.step, evaluation.eval_objective)
+                    metrics = replace(metrics, evaluation=evaluation)
+            finally:  # a reward that fails in an evaluation costs the evaluation, not the step
+                self.logbook.log(metrics.row())
+        if better or self.step == cfg.steps or self.step % cfg.checkpoint.every == 0:
             self.save()
         return metrics

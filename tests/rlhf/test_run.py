@@ -193,6 +193,26 @@ def test_a_reward_that_fails_midway_loses_nothing(tmp_path, whole):
     assert [r["score_mean"] for r in log_of(tmp_path / "run")] == [r["score_mean"] for r in log_of(whole[0].folder)]
 
 
+def test_a_reward_that_fails_in_an_evaluation_costs_the_evaluation_only(tmp_path, whole):
+    from ppo_lab.rlhf.gold import vader
+
+    calls = []
+
+    def sulky(prompts, responses, **columns):
+        calls.append(len(responses))
+        if len(calls) == 1 + 2 + 2 + 1:
+            raise RuntimeError("service down")
+        return vader(prompts, responses)
+
+    with pytest.raises(RewardError):
+        list(Run(config(), folder=tmp_path / "run", reward=sulky))
+    assert checkpoint.steps(tmp_path / "run") == [2]
+    list(Run(config(), folder=tmp_path / "run", reward=vader, resume=True))
+    mine, theirs = log_of(tmp_path / "run"), log_of(whole[0].folder)
+    assert [row["step"] for row in mine] == [1, 2, 3, 4] and "eval_score" not in mine[1]
+    assert mine[2:] == theirs[2:] and mine[1] == {k: v for k, v in theirs[1].items() if not k.startswith("eval_")}
+
+
 def test_a_reward_that_is_broken_from_the_start_stops_before_ppo(tmp_path):
     with pytest.raises(RewardError, match="nan for response 0"):
         Run(config(), folder=tmp_path / "run", reward=lambda p, r, **_: torch.full((len(r),), float("nan")))
