@@ -22,6 +22,12 @@ from ppo_lab.config.base import Config, ConfigError, dump, parse_yaml
 from ppo_lab.learners.collectives import rank
 
 LOGS = ("metrics.jsonl", "samples.jsonl")
+FREE = {"reward_model.allow_weak_reward_model", "reward_model.threshold", "reward.timeout", "checkpoint.keep",
+        "log.trackers"}  # fmt: skip  # settings that change no number of a run, so a resumed one may change them
+
+
+class LogError(RuntimeError):
+    """A line of the log could not be written; what was written before stands."""
 
 
 class Saves(Protocol):
@@ -61,8 +67,7 @@ class Logbook:
         try:
             if rank() == 0:
                 folder.mkdir(parents=True, exist_ok=True)
-                if not saved.exists():
-                    _replace(saved, dump(config))
+                _replace(saved, dump(config))
         except OSError as error:
             raise ConfigError(f"folder must be writable, got {folder} ({error}); choose another --folder") from error
         return cls(folder, keep=keep, trackers=trackers)
@@ -86,8 +91,7 @@ class Logbook:
         """Append one step to metrics.jsonl, and tell the trackers its numbers."""
         if not self.writes:
             return
-        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-            metrics.write_line(file, row)
+        self._append("metrics.jsonl", [row])
         numbers = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "step"}
         for tracker in self.trackers:
             tracker.log(numbers, step=row["step"])
@@ -95,9 +99,7 @@ class Logbook:
     def samples(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append answers to the fixed prompts."""
         if self.writes:
-            with open(self.folder / "samples.jsonl", "a", encoding="utf-8") as file:
-                for row in rows:
-                    metrics.write_line(file, {"step": step, **row})
+            self._append("samples.jsonl", [{"step": step, **row} for row in rows])
 
     def note_baseline(self, row: Mapping[str, Any]) -> None:
         """The evaluation of the untouched policy."""
@@ -126,8 +128,11 @@ class Logbook:
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
-            run.save()
-            error.add_note(f"A checkpoint of the last finished step is in {self.folder}; resume with --resume.")
+            try:
+                run.save()
+                error.add_note(f"A checkpoint of the last finished step is in {self.folder}; resume with --resume.")
+            except Exception as second:
+                error.add_note(f"No checkpoint of the last finished step could be written: {second}")
             raise
 
     def close(self) -> None:
@@ -135,6 +140,16 @@ class Logbook:
         for tracker in self.trackers:
             tracker.finish()
         self.trackers = []
+
+    def _append(self, name: str, rows: list[Mapping[str, Any]]) -> None:
+        try:
+            with open(self.folder / name, "a", encoding="utf-8") as file:
+                for row in rows:
+                    metrics.write_line(file, row)
+        except OSError as error:
+            raise LogError(
+                f"{self.folder / name} must be writable, got {error.strerror or error}; free some disk space, then resume"
+            ) from error
 
     def _write_best(self) -> None:
         if self.best is None:
@@ -159,7 +174,8 @@ def _replace(path: Path, text: str) -> None:
 
 def _same_config(saved: Path, config: Config) -> None:
     before, now = parse_yaml(saved.read_text(encoding="utf-8"), where=str(saved)), yaml.safe_load(dump(config))
-    changed = sorted(k for k in _flat(before).keys() | _flat(now).keys() if _flat(before).get(k) != _flat(now).get(k))
+    names = (_flat(before).keys() | _flat(now).keys()) - FREE
+    changed = sorted(k for k in names if _flat(before).get(k) != _flat(now).get(k))
     if changed:
         name = changed[0]
         raise ConfigError(
