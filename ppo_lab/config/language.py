@@ -68,6 +68,9 @@ class RewardModelConfig(Config):
 
     path: str | None = Field(None, description="Start from this sequence-classification or encoder model; None: SFT.")
     pairs: PositiveInt = Field(2500, description="Training pairs. Fewer: the model is good or useless by luck.")
+    answers: int = Field(
+        4, ge=2, description="Answers a prompt, each compared with each. Higher: more pairs from each text read."
+    )
     held_out_pairs: PositiveInt = Field(1000, description="Pairs kept for accuracy, margin and calibration.")
     labels: str = Field("vader", description="Who prefers: vader, ratings (human), or module:function on texts.")
     noise: float = Field(0.25, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 WARMUP = 0.05  # share of the steps in which the rate rises
+BETAS = (0.9, 0.98)  # hundreds of steps, not a hundred thousand: the second moment must follow
 CURVE = 100  # points of the loss curve that are kept
 
 
@@ -52,7 +53,7 @@ def train_sft(
         rows = _rows(model, tokenizer, texts)
         fill = pad_id(tokenizer)
         trained = [p for p in model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=cfg.rate, weight_decay=cfg.weight_decay, fused=True)
+        optimizer = torch.optim.AdamW(trained, lr=cfg.rate, betas=BETAS, weight_decay=cfg.weight_decay, fused=True)
         model.train()
         with random_state("sft", seed):
             for step, chosen in enumerate(_batches(len(rows), cfg, seed)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -22,16 +23,21 @@ from ..tokens import decode_rows, join, pad_id, stop_ids, token_ids
 
 Answer = Callable[[Sequence[str], int], list[str]]  # prompts and a seed to responses
 ROUNDS = 50  # of drawing, before too few pairs is an error
+SOME = 1e-9  # any difference at all: a tie has no better half
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """``chosen`` was preferred. ``gap`` is by how much the labeller's score of it is higher: below 0, a wrong label."""
+    """``chosen`` was preferred. ``gap`` is by how much the labeller's score of it is higher: below 0, a wrong label.
+
+    Pairs of one ``group`` compare answers that were drawn together, so they share texts.
+    """
 
     prompt: str
     chosen: str
     rejected: str
     gap: float
+    group: int
 
     @property
     def texts(self) -> tuple[str, str]:
@@ -50,10 +56,11 @@ class Pairs:
 def preference_pairs(config: RLHFConfig, corpus: Corpus, *, seed: int, answer: Answer | None = None) -> Pairs:
     r"""Pairs as ``config.reward_model`` asks for.
 
-    ``labels: ratings`` takes rated snippets of the human reviews. Otherwise two answers to one prompt are scored by
-    the labeller, and the first is preferred with probability :math:`\sigma((s_1 - s_2) / noise)`, so close calls are
-    often wrong, as people's are. Ties are left out. Answers are the policy's own where ``answer`` gives them, which is
-    what PPO will ask about; else they are texts of the corpus, without a prompt.
+    ``labels: ratings`` takes rated snippets of the human reviews. Otherwise ``answers`` responses to one prompt are
+    scored by the labeller and each is compared with each (Ouyang et al. 2022, section 3.5): the first is preferred
+    with probability :math:`\sigma((s_1 - s_2) / noise)`, so close calls are often wrong, as people's are. Ties are left
+    out. Responses are the policy's own where ``answer`` gives them, which is what PPO will ask about; else they are
+    texts of the corpus, without a prompt.
 
     Args:
         seed: keys which prompts, answers and labels.
@@ -106,22 +113,27 @@ def _draw(
 ) -> list[Pair]:
     """``n`` labelled pairs that differ enough, from as many rounds as that takes."""
     found: list[Pair] = []
+    sides = list(combinations(range(cfg.answers), 2))
     for number in range(ROUNDS):
+        groups = -(-(n - len(found)) // len(sides)) + n // 500 + 1  # a few more, since ties are left out
         order = seeding.permutation(len(prompts), "pairs", split, seed, number).tolist()
-        asked = [prompts[order[i % len(order)]] for i in range(n)]
-        first, second = (answer(asked, seeding.key("pairs", split, seed, number, side)) for side in (0, 1))
-        gap = _scores(label, asked, first, cfg) - _scores(label, asked, second, cfg)
-        noise = torch.rand(n, generator=seeding.generator("labels", split, seed, number), dtype=torch.float64)
+        asked = [prompts[order[i % len(order)]] for i in range(groups) for _ in range(cfg.answers)]
+        said = answer(asked, seeding.key("pairs", split, seed, number))
+        score = _scores(label, asked, said, cfg).reshape(groups, cfg.answers)
+        gap = torch.stack([score[:, i] - score[:, j] for i, j in sides], dim=-1)
+        noise = torch.rand(gap.shape, generator=seeding.generator("labels", split, seed, number), dtype=torch.float64)
         prefers_first = noise < (torch.sigmoid(gap / cfg.noise) if cfg.noise else (gap > 0).double())
-        for prompt, a, b, g, won in zip(asked, first, second, gap.tolist(), prefers_first.tolist(), strict=True):
-            if abs(g) >= max(cfg.min_gap, 1e-9):
-                chosen, rejected, gain = (a, b, g) if won else (b, a, -g)
-                found.append(Pair(prompt=prompt, chosen=chosen, rejected=rejected, gap=gain))
+        for row, column in (gap.abs() >= max(cfg.min_gap, SOME)).nonzero().tolist():
+            first, second = (said[row * cfg.answers + side] for side in sides[column])
+            g, won = float(gap[row, column]), bool(prefers_first[row, column])
+            chosen, rejected, gain = (first, second, g) if won else (second, first, -g)
+            prompt, group = asked[row * cfg.answers], number * n + row
+            found.append(Pair(prompt=prompt, chosen=chosen, rejected=rejected, gap=gain, group=group))
         if len(found) >= n:
             return found[:n]
     raise ConfigError(
-        f"reward_model.min_gap must leave {n} {split} pairs, got {len(found)} in {ROUNDS * n} tries at "
-        f"{cfg.min_gap}; lower it, or give more and more different texts"
+        f"reward_model.min_gap must leave {n} {split} pairs, got {len(found)} after {ROUNDS} "
+        f"rounds at {cfg.min_gap}; lower it, or give more and more different texts"
     )
 
 
@@ -151,7 +163,7 @@ def _rated(config: RLHFConfig, seed: int) -> Pairs:
     cfg, reviews = config.reward_model, load_reviews(review_folder(config.corpus))
 
     def pairs(n: int, split: str) -> list[Pair]:
-        rated = review_pairs(reviews, n, seed=seed, min_gap=max(cfg.min_gap, 1e-9), split=split)
-        return [Pair(prompt="", chosen=p.chosen, rejected=p.rejected, gap=p.gap) for p in rated]
+        rated = review_pairs(reviews, n, seed=seed, min_gap=max(cfg.min_gap, SOME), split=split)
+        return [Pair(prompt="", chosen=p.chosen, rejected=p.rejected, gap=p.gap, group=i) for i, p in enumerate(rated)]
 
     return Pairs(train=pairs(cfg.pairs, "train"), held_out=pairs(cfg.held_out_pairs, "held_out"))

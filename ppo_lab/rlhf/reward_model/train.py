@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 WARMUP = 0.1  # share of the steps in which the rate rises
+BETAS = (0.9, 0.98)  # a score begins as noise: a shorter memory of early gradients leaves that plateau sooner
 
 
 def train_reward_model(
@@ -74,22 +75,18 @@ def differences(reader: ScoreReader, tokenizer: PreTrainedTokenizerBase, pairs: 
 def _fit(
     reader: ScoreReader, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[Pair], cfg: RewardModelConfig, seed: int
 ) -> list[Tensor]:
-    texts = [text for pair in pairs for text in pair.texts]
-    rows, fill = encode_texts(tokenizer, texts, close=True), pad_id(tokenizer)
+    rows = encode_texts(tokenizer, [text for pair in pairs for text in pair.texts], close=True)
     trained = [p for p in reader.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=cfg.rate, weight_decay=cfg.weight_decay, fused=True)
-    per_epoch = -(-len(pairs) // cfg.batch)
-    total, losses = cfg.epochs * per_epoch, []
+    optimizer = torch.optim.AdamW(trained, lr=cfg.rate, betas=BETAS, weight_decay=cfg.weight_decay, fused=True)
+    steps = list(_steps(pairs, cfg, seed))
+    losses = []
     reader.train()
     with random_state("reward training", seed):
-        for step in range(total):
-            epoch, at = divmod(step, per_epoch)
-            order = seeding.permutation(len(pairs), "reward training", seed, epoch)
-            chosen = order[at * cfg.batch : (at + 1) * cfg.batch].tolist()
+        for step, chosen in enumerate(steps):
+            rate = warmup_cosine(step + 1, total=len(steps) + 1, warmup=max(1.0, WARMUP * len(steps)))
             for group in optimizer.param_groups:
-                group["lr"] = cfg.rate * warmup_cosine(step + 1, total=total + 1, warmup=max(1.0, WARMUP * total))
-            both = [rows[2 * i] for i in chosen] + [rows[2 * i + 1] for i in chosen]
-            won, lost = reader(*pad_rows(both, fill, side="right")).chunk(2)
+                group["lr"] = cfg.rate * rate
+            won, lost = _scores(reader, [rows[2 * i + side] for side in (0, 1) for i in chosen], pad_id(tokenizer))
             loss = (bradley_terry_loss(won, lost) + cfg.center * score_centering(won, lost)).mean()
             loss.backward()
             nn.utils.clip_grad_norm_(trained, 1.0)
@@ -97,3 +94,23 @@ def _fit(
             optimizer.zero_grad()
             losses.append(loss.detach())
     return losses
+
+
+def _steps(pairs: Sequence[Pair], cfg: RewardModelConfig, seed: int) -> Iterator[list[int]]:
+    """Pairs of each step. Groups are shuffled, not pairs, so a step's pairs share their texts."""
+    groups: dict[int, list[int]] = {}
+    for i, pair in enumerate(pairs):
+        groups.setdefault(pair.group, []).append(i)
+    members = list(groups.values())
+    for epoch in range(cfg.epochs):
+        order = seeding.permutation(len(members), "reward training", seed, epoch).tolist()
+        queue = [i for g in order for i in members[g]]
+        yield from (queue[at : at + cfg.batch] for at in range(0, len(queue), cfg.batch))
+
+
+def _scores(reader: ScoreReader, rows: Sequence[list[int]], fill: int) -> tuple[Tensor, Tensor]:
+    """Scores of the first and of the second half of the rows; a text that comes twice is read once."""
+    texts = {tuple(row): i for i, row in enumerate(dict.fromkeys(map(tuple, rows)))}
+    scores = reader(*pad_rows(list(texts), fill, side="right"))
+    won, lost = scores[[texts[tuple(row)] for row in rows]].chunk(2)
+    return won, lost
