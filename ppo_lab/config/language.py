@@ -22,7 +22,7 @@ class CorpusConfig(Config):
     field: str = Field("text", description="Key of the text in jsonl and dataset rows.")
     prompt_field: str | None = Field(None, description="Key of a ready prompt; None: the first words of the text.")
     split: str = Field("train", description="Split of a Hugging Face dataset.")
-    size: PositiveInt = Field(4000, description="Texts drawn from the grammar, or the most that are read.")
+    size: PositiveInt = Field(12000, description="Texts drawn from the grammar, or the most that are read.")
     sentences: PositiveInt = Field(1, description="Sentences in one text (grammar). Higher: longer answers.")
     prompt_words: tuple[PositiveInt, PositiveInt] = Field((2, 4), description="Fewest and most words of a prompt.")
     held_out: PositiveInt = Field(256, description="Prompts kept for evaluation; never trained on.")
@@ -57,9 +57,9 @@ class PolicyConfig(Config):
 class SFTConfig(Config):
     """Supervised fine-tuning on the corpus before PPO; steps 0 leaves the model as it is."""
 
-    steps: NonNegativeInt = Field(600, description="Optimizer steps. Higher: lower loss, then memorised texts.")
-    batch: PositiveInt = Field(64, description="Texts a step.")
-    rate: PositiveFloat = Field(3e-3, description="Peak rate, warm-up then cosine. Higher: faster, then diverges.")
+    steps: NonNegativeInt = Field(700, description="Optimizer steps. Higher: lower loss, then memorised texts.")
+    batch: PositiveInt = Field(32, description="Texts a step. Higher: smoother steps that cost more each.")
+    rate: PositiveFloat = Field(6e-3, description="Peak rate, warm-up then cosine. Higher: faster, then diverges.")
     weight_decay: NonNegativeFloat = Field(0.01, description="Decoupled decay.")
 
 
@@ -67,18 +67,20 @@ class RewardModelConfig(Config):
     """Bradley–Terry training of a scalar reward model on preference pairs."""
 
     path: str | None = Field(None, description="Start from this sequence-classification or encoder model; None: SFT.")
-    pairs: PositiveInt = Field(2500, description="Training pairs. Fewer: the model is good or useless by luck.")
+    pairs: PositiveInt = Field(7500, description="Training pairs. Fewer: the model is good or useless by luck.")
     answers: int = Field(
         4, ge=2, description="Answers a prompt, each compared with each. Higher: more pairs from each text read."
     )
     held_out_pairs: PositiveInt = Field(1000, description="Pairs kept for accuracy, margin and calibration.")
     labels: str = Field("vader", description="Who prefers: vader, ratings (human), or module:function on texts.")
-    noise: float = Field(0.25, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")
+    noise: float = Field(0.15, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")
     min_gap: NonNegativeFloat = Field(0.0, description="Least difference of the label scores within a pair.")
-    epochs: PositiveInt = Field(3, description="Passes over the pairs. Higher: better fit, then over-fitting.")
-    batch: PositiveInt = Field(64, description="Pairs a step.")
-    rate: PositiveFloat = Field(1e-3, description="Peak rate.")
-    weight_decay: NonNegativeFloat = Field(0.01, description="L2 of the reward model.")
+    epochs: PositiveInt = Field(4, description="Passes over the pairs. Higher: better fit, then over-fitting.")
+    batch: PositiveInt = Field(192, description="Pairs a step. Higher: smoother steps that cost more each.")
+    rate: PositiveFloat = Field(
+        3e-3, description="Peak rate, warm-up then cosine. Higher: leaves the first plateau sooner, then diverges."
+    )
+    weight_decay: NonNegativeFloat = Field(0.01, description="L2 of the reward model. Higher: smaller scores.")
     center: NonNegativeFloat = Field(0.01, description="Weight of (r_w + r_l)², which pins the free constant.")
     threshold: float = Field(0.75, ge=0.5, le=1, description="Held-out pair accuracy below which PPO does not start.")
     allow_weak_reward_model: bool = Field(False, description="Start PPO all the same.")
@@ -102,6 +104,9 @@ class RewardConfig(Config):
         "reference",
         description="reference: mean 0 and deviation 1 on answers of the reference (Ziegler et al. 2019); running: "
         "over all scores so far.",
+    )
+    references: PositiveInt = Field(
+        256, description="Answers of the reference that fix gain and bias. More: a surer scale, more time at the start."
     )
     clip: PositiveFloat | None = Field(None, description="Bound on |score|. Lower: outliers count less.")
     missing_eos: Literal["none", "subtract", "replace"] = Field("none", description="Rule for answers cut at the cap.")

@@ -36,7 +36,6 @@ from .texts import Texts
 from .tokens import pad_id, stop_ids, token_ids, word_tokenizer
 
 log = logging.getLogger(__name__)
-REFERENCE_ANSWERS = 256  # answers of the reference that fix gain and bias of the score
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Parts:
     def fit_normalizers(self) -> None:
         """Every reward judges answers of the untouched policy: its first test, and gain and bias of its score."""
         cfg = self.config
-        some = take(self.prompts, seeding.permutation(len(self.prompts), cfg.seed, "reference")[:REFERENCE_ANSWERS])
+        some = take(self.prompts, seeding.permutation(len(self.prompts), cfg.seed, "reference")[: cfg.reward.references])
         rows = self.learner.share(len(some))
         noise = seeding.uniforms(cfg.seed, "reference", range(len(some))[rows], cfg.sampling.max_new_tokens)
         with self.learner.whole() as actor:
@@ -160,9 +159,9 @@ def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any
     if not folder.exists():
         if config.policy.path is None:
             tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
-            policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
         else:
-            policy, tokenizer = load_policy(config.policy.path), load_tokenizer(config.policy.path)
+            tokenizer = load_tokenizer(config.policy.path)
+        policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
         log.info("supervised fine-tuning, %d steps", config.sft.steps)
         figures = train_sft(policy, tokenizer, corpus.train_texts, config.sft, seed=seeding.key(config.seed, "sft"))
         save_folder(folder, policy, tokenizer, figures)
