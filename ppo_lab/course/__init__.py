@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from ppo_lab.course.bets import Bet, bet
 from ppo_lab.course.captions import see
 from ppo_lab.course.checking import check
-from ppo_lab.course.ledger import claim, ledger, measure
+from ppo_lab.course.claims import claim, ledger, measure
 from ppo_lab.course.logging_names import metric
-from ppo_lab.course.progress import progress
-from ppo_lab.course.quiz import quiz
+from ppo_lab.course.questions import quiz
+from ppo_lab.course.self_report import progress
 from ppo_lab.course.session import here, start
-from ppo_lab.course.symbols import symbols
+from ppo_lab.course.terms import symbols
 
 if TYPE_CHECKING:
     from ppo_lab.course.panels import Choice, Panel, Slider, Steps, Switch

@@ -1,4 +1,4 @@
-"""The symbols of the course as data; `ppo_lab.course.symbols` shows them, and the glossary is made from them.
+"""The symbols of the course as data; `ppo_lab.course.terms` shows them, and the glossary is made from them.
 
 Shapes: ``B`` rows, ``T`` steps (tokens of a response), ``V`` vocabulary. ``code`` names what computes or holds it.
 """

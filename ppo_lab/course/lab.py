@@ -21,8 +21,9 @@ from ppo_lab.paths import PACKAGE
 
 FIRST = "00_start_here.ipynb"
 SKIPPED = {".ipynb_checkpoints", "__pycache__"}
-FLAGS = (  # no pop-up that asks about news, no look-up of newer versions: a course room may be offline
-    "--LabApp.news_url=",
+SETTINGS = Path(__file__).parent / "jupyter"  # defaults for JupyterLab: no pop-up that asks about news
+FLAGS = (  # a course room may be offline: neither news nor newer versions are looked up
+    "--LabApp.news_url=None",
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
 )
 
@@ -165,10 +166,15 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
     return [sys.executable, "-m", "jupyterlab", root, *first, *FLAGS, *options]
 
 
+def environment() -> dict[str, str]:
+    """What JupyterLab is started with: the learner's own settings win over ours."""
+    search = os.pathsep.join(filter(None, [os.environ.get("JUPYTER_CONFIG_PATH"), str(SETTINGS)]))
+    return {"OMP_NUM_THREADS": "1", **os.environ, "JUPYTER_CONFIG_PATH": search}
+
+
 def launch_jupyterlab(folder: Path, options: Sequence[str] = ()) -> int:
     """Run JupyterLab until it ends; its exit code. Ctrl-C is JupyterLab's to handle."""
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    process = subprocess.Popen(command(folder, options), env=environment)
+    process = subprocess.Popen(command(folder, options), env=environment())
     while True:
         try:
             return process.wait()

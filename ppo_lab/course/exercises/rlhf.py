@@ -97,6 +97,12 @@ def kl_averaged(score: Tensor, logp: Tensor, ref_logp: Tensor, mask: Tensor, *, 
     return select(score[:, None].expand(mask.shape), last_step(mask)) - beta * kl / length
 
 
+@wrong("You multiply by the mask: 0 × NaN is NaN. Pick the tokens that count before the arithmetic.")
+def multiplied(score: Tensor, logp: Tensor, ref_logp: Tensor, mask: Tensor, *, beta: float) -> Tensor:
+    """Right wherever padding holds numbers."""
+    return select(score[:, None].expand(mask.shape), last_step(mask)) - beta * (logp - ref_logp) * mask
+
+
 def reward_cases(seed: int) -> Sequence[Case]:
     """Padding, a hole, and nonsense where nothing counts."""
     toys = Toys("token_rewards", seed)

@@ -133,8 +133,8 @@ def check_value(control: Control, value: Any) -> Any:
     """The value of ``control`` that equals ``value``; `ValueError` where it can take no such value."""
     values = control.values()
     for candidate in values:
-        same = candidate == value
-        if not same and isinstance(candidate, float) and isinstance(value, int | float):
+        same = candidate == value and isinstance(candidate, bool) == isinstance(value, bool)
+        if not same and isinstance(candidate, float) and type(value) in (int, float):
             same = abs(candidate - value) < 1e-9
         if same:
             return candidate

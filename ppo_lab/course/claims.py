@@ -7,7 +7,7 @@ travel inside the stored outputs of a notebook, so the documentation's ledger is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -40,12 +40,11 @@ class Claim:
     text: str
     measured: str
     verdict: str
-    interval: tuple[float, float] | None = None
+    interval: str = ""  # 95 %, as it is shown
 
     def cells(self) -> tuple[str, str, str, str]:
         """Claim, measured, interval, verdict."""
-        interval = "" if self.interval is None else f"{self.interval[0]:.3g} to {self.interval[1]:.3g}"
-        return self.text, self.measured, interval, self.verdict
+        return self.text, self.measured, self.interval, self.verdict
 
 
 def measure(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> Measured:
@@ -116,14 +115,16 @@ def claim(
         id: row of the course map, a point, a word: ``A3.tail``.
         text: what is claimed, as a sentence.
         measured: what `measure` gave, which brings verdict and interval; or words, with a verdict of `VERDICTS`.
-        form: how the mean is written.
+        interval: low and high of a recorded measurement.
+        form: how mean and interval are written.
     """
     if isinstance(measured, Measured):
         verdict, interval = measured.verdict, (measured.low, measured.high)
         measured = f"{form.format(measured.mean)}, {measured.count} runs"
     if verdict not in VERDICTS:
         raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {verdict!r}; let measure() decide")
-    entry = Claim(id, text, measured, verdict, interval)
+    span = "" if interval is None else " to ".join(map(form.format, interval))
+    entry = Claim(id, text, measured, verdict, span)
     _CLAIMS[id] = entry
     show(_Entry(entry))
     return entry
@@ -143,12 +144,5 @@ def claims_in(notebook: Mapping[str, Any]) -> Iterator[Claim]:
     """The claims that a notebook's stored outputs carry, in order."""
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
-            yield from _claims_of(output.get("data", {}).get(MIME))
-
-
-def _claims_of(found: Any) -> Iterable[Claim]:
-    if found is None:
-        return []
-    interval = found["interval"]
-    return [Claim(found["id"], found["text"], found["measured"], found["verdict"],
-                  None if interval is None else (interval[0], interval[1]))]  # fmt: skip
+            if (found := output.get("data", {}).get(MIME)) is not None:
+                yield Claim(**found)

@@ -29,4 +29,5 @@ def progress() -> None:
     extra = f"{len(done.get('mission', {}))} missions met, {len(done.get('bet', {}))} bets placed"
     text = "\n".join([HONEST, *(f"{name}: {share}" for name, share, _ in rows), f"{total}, {extra}"])
     head = ("notebook", "exercises", "passed")
-    show(Card(text, f"<div>{HONEST}</div>{table(rows, head=head)}<div>{total}, {extra}</div>", edge="note"))
+    lines = table(rows, head=head) if rows else ""
+    show(Card(text, f"<div>{HONEST}</div>{lines}<div>{total}, {extra}</div>"))
