@@ -22,7 +22,7 @@ from ..score import Reward, checked, load_callable
 from ..tokens import decode_rows, join, pad_id, stop_ids, token_ids
 
 Answer = Callable[[Sequence[str], int], list[str]]  # prompts and a seed to responses
-ROUNDS = 50  # of drawing, before too few pairs is an error
+ROUNDS = 20  # of drawing, before too few pairs is an error
 SOME = 1e-9  # any difference at all: a tie has no better half
 
 
