@@ -24,6 +24,7 @@ CELL_SECONDS = 120
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python", "file_extension": ".py", "mimetype": "text/x-python", "pygments_lexer": "ipython3"}
 VIEW = "application/vnd.jupyter.widget-view+json"
+HERE = re.compile(r"\[this machine: [^\]]*\]")  # what `course.here` marks: not worth a new file
 KEPT_CELL = ("tags", "slideshow", "editable", "deletable")  # metadata of a cell that a person wrote
 
 
@@ -48,12 +49,13 @@ def rebuild(paths: Iterable[str | Path] = (), *, seconds: int = CELL_SECONDS, ro
         begin = time.perf_counter()
         before = path.read_text(encoding="utf-8")
         after = text_of(normalise(execute(nbformat.reads(before, as_version=4), path.parent, seconds), base))
-        if after != before:
+        differs = HERE.sub("", after) != HERE.sub("", before)
+        if differs:
             scratch = path.with_name(f".{path.name}.{os.getpid()}")
             scratch.write_text(after, encoding="utf-8")
             os.replace(scratch, path)
             changed.append(path)
-        print(f"{path.name}: {time.perf_counter() - begin:.0f} s, {'rewritten' if after != before else 'unchanged'}")
+        print(f"{path.name}: {time.perf_counter() - begin:.0f} s, {'rewritten' if differs else 'unchanged'}")
     return changed
 
 

@@ -1,4 +1,4 @@
-"""Grading many notebooks: right and wrong answers, and learners whose code loops, exits, hogs or patches the library."""
+"""Grading many notebooks: right and wrong answers, and learners whose code loops, exits, hogs or patches things."""
 
 from __future__ import annotations
 

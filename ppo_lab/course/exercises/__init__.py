@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from ppo_lab.course.exercises import rlhf, start_here, update
+from ppo_lab.course.exercises import advantages, clipping, rlhf, start_here, update
 from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
 from ppo_lab.course.exercises.judge import Verdict, examine, same
 from ppo_lab.course.exercises.outcome import call
 
 EXERCISES: dict[str, Exercise] = {
     entry.name: entry
-    for entry in (start_here.MASKED_MEAN, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA)
-}
+    for entry in (
+        start_here.MASKED_MEAN, clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, advantages.TD_ERRORS,
+        advantages.GAE, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
+    )
+}  # fmt: skip
 
 __all__ = ["EXERCISES", "Case", "Exercise", "Mutant", "Verdict", "examine", "exercise", "kill_matrix", "of_notebook"]
 
