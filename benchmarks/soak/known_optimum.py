@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from ppo_lab import seeding
-from ppo_lab.exact.language import Comparison, make_language
+from ppo_lab.exact.language import make_language
+from ppo_lab.exact.optimum import Comparison
 from ppo_lab.rlhf.known_optimum import OPTIMIZER, PPO, solve_by_ppo
 
 ITERATIONS, SAMPLES, CLAIMED_SEEDS = 300, 256, 5

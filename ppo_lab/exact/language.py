@@ -1,20 +1,9 @@
 r"""A language small enough to write out: every sequence, its probability, its reward, and so the optimum of RLHF.
 
-RLHF with a KL leash maximises, over all policies π on the sequences y,
-
-.. math:: J(\pi) = E_\pi[R(y)] - \beta\, KL(\pi \| \pi_{ref}).
-
-Nothing is trained here: the best policy is known in closed form, and how far any other falls short of it is a KL,
-
-.. math:: \pi^*(y) = \pi_{ref}(y)\, e^{R(y)/\beta} / Z, \qquad J^* = \beta \log Z, \qquad
-          J^* - J(\pi) = \beta\, KL(\pi \| \pi^*).
-
-Sources: Ziegler et al. 2019, Fine-tuning language models from human preferences, eq. 2; Rafailov et al. 2023, DPO, eq.
-4; Korbak et al. 2022, RL with KL penalties is better viewed as Bayesian inference, sec. 3.
-
 The sequences are the leaves of a tree of prefixes, where a policy is one row of logits a prefix. Everything is float64
 and in nats; S sequences, T tokens at most, V tokens in the vocabulary, P prefixes. The cap T is part of the language:
-what reaches it is complete.
+what reaches it is complete. What is optimal over sequences is in `ppo_lab.exact.optimum`; here it is taken apart token
+by token.
 """
 
 from __future__ import annotations
@@ -22,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ppo_lab import seeding
-from ppo_lab.core._checks import check_shapes
-from ppo_lab.core.kl import categorical_kl
 from ppo_lab.core.masking import length_mask, masked_sum, select
+
+from .optimum import positive
 
 MOST_SEQUENCES = 200_000
 
@@ -108,11 +96,27 @@ class Language:
 
         Source: Korbak et al. 2022, sec. 3; soft optimality as in Haarnoja et al. 2017, eq. 4 and 5.
         """
-        return self._finishes(self.reward / _positive(beta), self.ref_logits.log_softmax(-1))
+        return self._finishes(self.reward / positive(beta), self.ref_logits.log_softmax(-1))
 
     def soft_values(self, beta: float) -> Tensor:
         r""":math:`V^*(p)`, ``(P,)``: what a perfect critic of the perfect policy says; of the empty prefix it is J*."""
         return beta * self.optimal_logits(beta).logsumexp(-1)
+
+    def myopic_logits(self, beta: float) -> Tensor:
+        r"""Where PPO ends with the KL *in the loss*, token by token: not at π*. (P, V).
+
+        That gradient charges a token for its own divergence and not for the divergence it leads to, so a token is worth
+        the plain reward that follows it, :math:`V(p) = \sum_v \pi(v|p)\, V(pv)` and
+        :math:`\pi(v|p) \propto \pi_{ref}(v|p)\, e^{V(pv)/\beta}`. For a single token the two optima agree.
+
+        Source: Tang & Munos 2025, On a few pitfalls in KL divergence gradient estimation for RL.
+        """
+        logits, value = self.ref_logits.log_softmax(-1), self.reward.new_zeros(len(self.child))
+        for rows in reversed(self.level):
+            ahead = self._ahead(rows, self.reward, value)
+            logits[rows] += ahead / positive(beta)
+            value[rows] = (logits[rows].softmax(-1) * ahead).sum(-1)
+        return logits
 
     def lengths(self, logp: Tensor) -> Tensor:
         """Exact distribution of the length: entry n is P(length = n), the stop token counted. (S,) -> (T + 1,)."""
@@ -123,10 +127,14 @@ class Language:
         """log Σ over all ways to finish after a token, of e^(steps from it on + end). (S,), (P, V) -> (P, V)."""
         edge, whole = step.clone(), end.new_zeros(len(step))
         for rows in reversed(self.level):
-            child = self.child[rows]
-            edge[rows] += torch.where(child < 0, end[(~child).clamp(min=0)], whole[child.clamp(min=0)])
+            edge[rows] += self._ahead(rows, end, whole)
             whole[rows] = edge[rows].logsumexp(-1)
         return edge
+
+    def _ahead(self, rows: slice, end: Tensor, inner: Tensor) -> Tensor:
+        """What each token of these prefixes leads to: a number of a completed sequence (S,), or of a prefix (P,)."""
+        child = self.child[rows]
+        return torch.where(child < 0, end[(~child).clamp(min=0)], inner[child.clamp(min=0)])
 
 
 def make_language(
@@ -188,69 +196,6 @@ def _grow(tokens: int, length: int, stop: int | None) -> tuple[list[tuple], list
     return prefixes, sequences, child
 
 
-def optimal_logp(ref_logp: Tensor, reward: Tensor, *, beta: float) -> Tensor:
-    r"""log π* of each sequence, :math:`\log \pi_{ref}(y) + R(y)/\beta - \log Z`. (S,), (S,) -> (S,).
-
-    Rising β: nearer to the reference; at 0 only the best sequence would be left. Source: Rafailov et al. 2023, eq. 4.
-
-    >>> optimal_logp(torch.tensor([0.5, 0.5]).log(), torch.tensor([1.0, 0.0]), beta=1.0).exp()
-    tensor([0.7311, 0.2689])
-    """
-    return (ref_logp + reward / _positive(beta)).log_softmax(-1)
-
-
-class Comparison(NamedTuple):
-    """A policy held against the optimum; numbers in units of the reward and in nats."""
-
-    objective: float  # J(π)
-    best: float  # J*
-    reference: float  # J(π_ref) = E_ref[R]
-    regret: float  # (J* - J) / (J* - J_ref): 0 at the optimum, 1 at the reference
-    reward: float  # E_π[R]
-    kl_to_reference: float  # KL(π‖π_ref)
-    kl_to_optimum: float  # KL(π‖π*) = (J* - J) / β
-
-
-def compare(logp: Tensor, ref_logp: Tensor, reward: Tensor, *, beta: float) -> Comparison:
-    r"""How far π is from the best that can be had, by enumeration.
-
-    The regret is computed as :math:`\beta\,KL(\pi\|\pi^*) / (J^* - J_{ref})`: the same, without cancellation.
-
-    Args:
-        logp, ref_logp: log-prob of every sequence under π and π_ref, ``(S,)``; each a whole distribution.
-        reward: ``(S,)``.
-        beta: price of a nat, > 0.
-
-    Raises:
-        ValueError: the probabilities of one of the two do not sum to 1.
-
-    >>> half, reward = torch.tensor([0.5, 0.5]).log(), torch.tensor([1.0, 0.0])
-    >>> at_reference = compare(half, half, reward, beta=1.0)
-    >>> at_reference.regret, round(at_reference.best, 4)  # log((e + 1) / 2)
-    (1.0, 0.6201)
-    """
-    check_shapes(logp=logp, ref_logp=ref_logp, reward=reward)
-    logp, ref_logp, reward = logp.double(), ref_logp.double(), reward.double()
-    for name, x in (("logp", logp), ("ref_logp", ref_logp)):
-        if abs((total := float(x.exp().sum())) - 1) > 1e-5:  # float32 models are off by about 1e-7 a token
-            raise ValueError(
-                f"{name} must hold the log-probs of all sequences, got a sum of {total:.6g} of their probabilities; list "
-                "every sequence, and suppress the tokens that are not of the language"
-            )
-    optimum = optimal_logp(ref_logp, reward, beta=beta)
-    best, start = float(beta * (ref_logp + reward / beta).logsumexp(-1)), float(ref_logp.exp() @ reward)
-    mean, kl, short = float(logp.exp() @ reward), categorical_kl(logp, ref_logp), categorical_kl(logp, optimum)
-    return Comparison(
-        objective=mean - beta * float(kl),
-        best=best,
-        reference=start,
-        regret=float(short / categorical_kl(ref_logp, optimum)),
-        reward=mean,
-        kl_to_reference=float(kl),
-        kl_to_optimum=float(short),
-    )
-
-
 @torch.no_grad()
 def enumerate_model(
     model: nn.Module,
@@ -287,9 +232,3 @@ def enumerate_model(
         found.append(select(token, mask).sum(-1))
     model.train(training)
     return torch.cat(found)
-
-
-def _positive(beta: float) -> float:
-    if not beta > 0:
-        raise ValueError(f"beta must be > 0 (at 0 the optimum is a single sequence), got {beta}; 0.05 to 0.5 are usual")
-    return beta

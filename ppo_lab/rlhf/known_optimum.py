@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,15 +17,21 @@ from torch import Tensor
 from ppo_lab import seeding
 from ppo_lab.config.language import KLConfig
 from ppo_lab.config.ppo import OptimizerConfig, PPOConfig
-from ppo_lab.exact.language import Comparison, Language, compare
+from ppo_lab.exact.language import Language, enumerate_model
+from ppo_lab.exact.optimum import Comparison, compare
 from ppo_lab.exact.tabular import TabularActorCritic, TabularReference
 from ppo_lab.learners.plain import PlainLearner
 from ppo_lab.records import Prompts, TextRollout, UpdateMetrics
 from ppo_lab.update import ppo_update
 
 from .assess import Lens, make_assess, opinions
+from .corpus.language import PROMPT, language_of, words_of
 from .generate import generate
 from .steps import advantages, leash_of, rate_multiplier, rewards_of, step_batch
+from .tokens import encode_texts
+
+if TYPE_CHECKING:
+    from .train import Run
 
 # One setting for β from 0.05 to 0.5. What counts is the narrow clip: at 0.2 and a small β, the policy has left rare
 # prefixes before it knows what they are worth.
@@ -66,8 +73,9 @@ def solve_by_ppo(
         kl: where the KL stands and how it is estimated; None: k1 in the reward. Its β is not read.
     """
     kl = kl or KLConfig()
+    model = TabularActorCritic(language)
     learner = PlainLearner(
-        TabularActorCritic(language), frozen={"reference": TabularReference(language)}, device="cpu",
+        model, frozen={"reference": TabularReference(language)}, device="cpu",
         actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate, betas=optimizer.betas, eps=optimizer.eps,
         weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,
     )  # fmt: skip
@@ -82,7 +90,7 @@ def solve_by_ppo(
         rate = rate_multiplier(step, optimizer, total=iterations)
         update = ppo_update(learner, batch, assess, cfg, seed=seeding.key(seed, step), actor=rate, critic=rate,
                             leash=leash_of(beta, kl))  # fmt: skip
-        logp = language.logp_of(learner.module.policy.logits.detach())
+        logp = language.logp_of(model.policy.logits.detach())
         exact = compare(logp, ref_logp, language.reward, beta=beta)
         yield Progress(step=step + 1, samples=(step + 1) * samples, exact=exact, logp=logp, update=update)
 
@@ -102,3 +110,25 @@ def observe(learner: PlainLearner, language: Language, noise: Tensor, lens: Lens
         responses=responses, old_logp=seen["logp"], forward_logp=seen["logp"], ref_logp=seen["ref_logp"],
         value=seen["value"], entropy=seen["entropy"], raw_score=score, score=score,
     )  # fmt: skip
+
+
+def enumerate_run(run: Run) -> tuple[Language, Tensor, Tensor]:
+    """The language of a run over ``corpus.kind: language``, and log π and log π_ref of its sequences, ``(S,)`` each."""
+    cfg, tokenizer, learner = run.config, run.parts.tokenizer, run.learner
+    language = language_of(cfg.corpus, cfg.seed)
+    ids = tokenizer.convert_tokens_to_ids(words_of(language))
+    ids += [] if language.stop is None else [tokenizer.eos_token_id]
+    prompt = torch.tensor(encode_texts(tokenizer, [PROMPT])[0])
+    suppress = tokenizer.convert_tokens_to_ids(list(cfg.sampling.suppress))
+
+    def logp(model: Any) -> Tensor:
+        return enumerate_model(model, language, prompt, ids, suppress=suppress, temperature=cfg.sampling.temperature)
+
+    with learner.whole() as actor:
+        return language, logp(actor.policy), logp(learner.frozen["reference"].policy)  # type: ignore[attr-defined]
+
+
+def compare_run(run: Run) -> Comparison:
+    """A run's present policy against the optimum over its own reference, at the config's β, by enumeration."""
+    language, logp, ref_logp = enumerate_run(run)
+    return compare(logp, ref_logp, language.reward, beta=run.config.kl.beta)
