@@ -20,6 +20,8 @@ from notebook_sample import BOOK, cell, sample
 
 from ppo_lab.course.build import execute, normalise, text_of
 from ppo_lab.course.catalogue import NOTEBOOKS, rows_of
+from ppo_lab.course.exercises import of_notebook
+from ppo_lab.course.instructor import solved, verdicts
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -187,3 +189,24 @@ def test_marked_numbers_are_not_compared(good: Any, tmp_path: Path) -> None:
     assert nbval(timed, tmp_path / "timed.ipynb").returncode == 0
     timed["cells"][0]["outputs"][0]["data"] = {"text/plain": text.replace("found 4", "found 5")}
     assert nbval(timed, tmp_path / "timed.ipynb").returncode == 1
+
+
+# --- instructor mode -------------------------------------------------------------------------------------------------
+
+
+def test_solutions_pass_in_the_good_notebook(tmp_path: Path, kernel_path: None) -> None:
+    """Stubs answered, the whole notebook run: every check passes, and all that follows works with the answers."""
+    notebook = execute(solved(sample()), tmp_path)
+    assert [*verdicts(notebook)] == [("clipped_surrogate", "PASS"), ("clip_fraction", "PASS")]
+
+
+def test_unsolved_notebooks_say_todo(good: Any) -> None:
+    assert [*verdicts(good)] == [("clipped_surrogate", "TODO"), ("clip_fraction", "TODO")]
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_solutions_pass(path: Path) -> None:
+    short = solved(nbformat.read(path, as_version=4), only_exercises=True)
+    found = [*verdicts(execute(short, path.parent))]
+    assert {name for name, _ in found} == {entry.name for entry in of_notebook(path.stem)}
+    assert {verdict for _, verdict in found} <= {"PASS"}

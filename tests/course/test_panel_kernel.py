@@ -54,7 +54,7 @@ def test_a_burst_of_thirty(kernel: Any, gap: float) -> None:
         time.sleep(gap)
     last, deadline = state["value"], time.monotonic() + 20
     report = "import json; print(json.dumps([p.renders, p.settings['height'], p.facts['end'], p.alt]))"
-    while (found := ask(kernel, report))[1:3] != [last, last] and time.monotonic() < deadline:
+    while ask(kernel, report)[1:3] != [last, last] and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)  # nothing may come after the last value
     renders, *shown = ask(kernel, report)

@@ -74,7 +74,8 @@ class Exercise:
     def stub(self) -> str:
         """The cell a learner starts from."""
         call = f"{self.name} = course.check({self.name})"
-        return f"def {self.signature}:\n    raise NotImplementedError  # your {self.lines} lines\n\n\n{call}"
+        todo = f"raise NotImplementedError  # your {self.lines} line{'s' if self.lines > 1 else ''}"
+        return f"def {self.signature}:\n    {todo}\n\n\n{call}"
 
     @property
     def solution(self) -> str:
