@@ -76,7 +76,7 @@ class RewardModelConfig(Config):
     noise: float = Field(0.15, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")
     min_gap: NonNegativeFloat = Field(0.0, description="Least difference of the label scores within a pair.")
     epochs: PositiveInt = Field(4, description="Passes over the pairs. Higher: better fit, then over-fitting.")
-    batch: PositiveInt = Field(192, description="Pairs a step. Higher: smoother steps that cost more each.")
+    batch: PositiveInt = Field(64, description="Pairs a step. Higher: smoother steps that cost more each.")
     rate: PositiveFloat = Field(
         3e-3, description="Peak rate, warm-up then cosine. Higher: leaves the first plateau sooner, then diverges."
     )
