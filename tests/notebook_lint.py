@@ -34,6 +34,7 @@ FORBIDDEN = {
     r"clear_output": "clear_output",
     r"\.update_display|display_id": "display updates",
     r"\bpyplot\b|\bplt\.": "pyplot (make a Figure)",
+    r"\bopen\(|\bPath\(|\bread_csv\(|\.chdir\(": "a file by its place (course.scratch, course.recorded)",
 }
 NETWORK = re.compile(
     r"https?://|^\s*[!%]\s*(pip|conda|wget|curl|git)\b|\b(requests|urllib|httpx|aiohttp|socket)\b|load_dataset\(|"

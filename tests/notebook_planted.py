@@ -70,6 +70,7 @@ AUTHORED: dict[str, tuple[Change, str]] = {
     "output widget": (edit("bug", "torch", "w = Output()\ntorch"), "cell bug uses Output()"),
     "clear_output": (edit("bug", "torch", "clear_output()\ntorch"), "cell bug uses clear_output"),
     "pyplot": (edit("bug", "torch", "plt.plot([1])\ntorch"), "cell bug uses pyplot"),
+    "file by its place": (edit("bug", "torch", 'x = open("a.txt")\ntorch'), "cell bug uses a file by its place"),
     "install": (edit("bug", "torch", "!pip install x\ntorch"), "needs the network: !pip"),
     "download": (edit("bug", "torch", 'm = from_pretrained("org/model")\ntorch'), "needs the network: from_pretrained"),
     "url": (edit("bug", "torch", 'u = "https://a.org"\ntorch'), "needs the network: https://"),

@@ -39,7 +39,7 @@ CELLS: tuple[tuple[str, str, str], ...] = (  # id, tags, source; markdown where 
     ("your-turn", "part:exercise row:A6", EXERCISES["clipped_surrogate"].stub),
     ("your-turn-2", "", EXERCISES["clip_fraction"].stub),
     ("experiment", "part:experiment row:A4 row:A13",
-     "ends = [0.30, 0.31, 0.29, 0.30, 0.32]\nmeasured = course.measure(ends, least=0.2, most=0.4)\n"
+     "ends = [0.30, 0.31, 0.29, 0.30, 0.32] * 2\nmeasured = course.measure(ends, least=0.2, most=0.4)\n"
      'course.claim("A4.share", "About a third is silent.", measured)'),
     ("bug-text", "", "## A bug\n\nTake the minimum over the ratios and not over the products, and for a bad action the "
      "order turns round: the clip then holds where it should let go. Nothing crashes, and the loss looks healthy."),

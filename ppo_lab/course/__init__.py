@@ -1,5 +1,6 @@
 """What only notebooks use: `from ppo_lab import course`.
 
+    course.map()                                   the notebooks and the paths through them
     course.start("04_clipping")                    one line, unless something is missing
     course.symbols("r", "A", "ε")                  what they mean, on a click
     course.metric("clip_fraction")                 what a log calls it
@@ -8,6 +9,7 @@
     gae = course.check(gae)                        an exercise: one card, and something to go on with
     course.see(fig, "{off:.0%} …", facts)          a caption whose numbers were measured
     course.claim("A3.tail", "…", course.measure(…))    what write-ups say, against what came out
+    course.recorded("name"), course.scratch("run")  a long experiment replayed; an empty folder to write in
     course.quiz(…), course.ledger(), course.progress()
 
 The command line uses `lab.open_course`, `grade.grade` and `build.rebuild`. Panels load ipywidgets and matplotlib, and
@@ -24,17 +26,20 @@ from ppo_lab.course.captions import see
 from ppo_lab.course.checking import check
 from ppo_lab.course.claims import claim, ledger, measure
 from ppo_lab.course.logging_names import metric
+from ppo_lab.course.maps import map
 from ppo_lab.course.questions import quiz
+from ppo_lab.course.recordings import recorded
 from ppo_lab.course.self_report import progress
-from ppo_lab.course.session import here, start
+from ppo_lab.course.session import here, scratch, start
 from ppo_lab.course.terms import symbols
 
 if TYPE_CHECKING:
     from ppo_lab.course.panels import Choice, Panel, Slider, Steps, Switch
 
 __all__ = [
-    "Bet", "Choice", "Panel", "Slider", "Steps", "Switch", "bet", "check", "claim", "here", "ledger", "measure",
-    "metric", "progress", "quiz", "see", "start", "symbols",
+    "Bet", "Choice", "Panel", "Slider", "Steps", "Switch", "bet", "check", "claim", "here", "ledger", "map",
+    "measure", "metric", "progress", "quiz", "recorded", "scratch", "see", "start",
+    "symbols",
 ]  # fmt: skip
 _PANELS = frozenset({"Choice", "Panel", "Slider", "Steps", "Switch"})
 

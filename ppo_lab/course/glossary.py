@@ -136,5 +136,5 @@ LANGUAGE = (
     Symbol("κ", "Cohen's kappa", "科恩 κ 系数", "agreement of two raters beyond chance", "", "", ""),
     Symbol("π*", "optimal policy", "最优策略",
            "π_ref exp(R/β), normalised: what RLHF would reach in the limit", "", "",
-           "exact.language.optimal_logp"),
+           "exact.optimum.optimal_logp"),
 )  # fmt: skip

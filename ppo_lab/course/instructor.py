@@ -23,7 +23,7 @@ def solved(notebook: Any, *, only_exercises: bool = False) -> Any:
         found = exercise_cell(cell["source"]) if cell["cell_type"] == "code" else None
         if found is not None:
             name = found.exercise
-            cell["source"] = f"{EXERCISES[name].answer}\n\n{name} = course.check({name})"
+            cell["source"] = f"{EXERCISES[name].answer}\n{name} = course.check({name})"
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
         if not only_exercises or found is not None or "course.start(" in cell["source"]:

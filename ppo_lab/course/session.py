@@ -10,7 +10,9 @@ import importlib.util
 import json
 import os
 import random
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -107,6 +109,20 @@ def here(text: str) -> str:
     '[this machine: 12.3 s]'
     """
     return f"[this machine: {text}]"
+
+
+def scratch(name: str) -> Path:
+    """An empty folder for what a cell writes, wherever the notebook runs: never beside the pristine ones.
+
+    In a working copy it is ``runs/NAME`` there, made anew each time; elsewhere a folder that the system clears away.
+    """
+    root = working_copy()
+    if root is None:
+        return Path(tempfile.mkdtemp(prefix=f"ppo-lab-{name}-"))
+    place = root / "runs" / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    return place
 
 
 def working_copy(folder: Path | None = None) -> Path | None:

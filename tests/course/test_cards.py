@@ -203,6 +203,15 @@ def test_measure_refuses(values: list[float], limits: dict[str, float], words: s
         course.measure(values, **limits)
 
 
+def test_toys_are_run_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SESSION, "name", "04_clipping")
+    assert course.measure([1.0, 1.1] * 5, least=0.0).count == 10
+    with pytest.raises(ValueError, match="at least 10 paired runs"):
+        course.measure([1.0, 1.1, 1.2] * 3, least=0.0)
+    monkeypatch.setattr(SESSION, "name", "10_four_model_rlhf")
+    assert course.measure([1.0, 1.1, 1.2, 1.0, 1.1], least=0.0).count == 5
+
+
 def test_claims_reach_ledger_and_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="no claim"):
         course.ledger()

@@ -148,11 +148,11 @@ def test_layout_wraps_and_facts_are_announced() -> None:
 
 def test_missions_tick_and_stay() -> None:
     p = panel()
-    assert p._text.value.count("○ mission") == 2
+    assert p._text.value.count("</span> mission") == 2
     p.set(height=1.0, tilt=0.5, side="right", dashed=True)
-    assert p.done == {0} and "✓ done 1" in p._text.value
+    assert p.done == {0} and "✓</span> done 1" in p._text.value
     p.reset()
-    assert p.done == {0} and "✓ done 1" in p._text.value and "○ mission 2" in p._text.value
+    assert p.done == {0} and "✓</span> done 1" in p._text.value and "○</span> mission 2" in p._text.value
     assert SESSION.done["mission"] == {"Line: lift the end above 1.4": "met"}
 
 

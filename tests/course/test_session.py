@@ -6,13 +6,14 @@ import random
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from ppo_lab import course
-from ppo_lab.course.session import SESSION, here, problems
+from ppo_lab.course.session import MARKER, SESSION, here, problems
 
 
 def test_one_line_when_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +61,20 @@ def test_problems_are_said_with_their_fix(monkeypatch: pytest.MonkeyPatch, capsy
 def test_unknown_notebook() -> None:
     with pytest.raises(ValueError, match="did you mean 04_clipping"):
         course.start("04_cliping")
+
+
+def test_scratch_folders_are_empty_and_out_of_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    away = course.scratch("demo")
+    try:
+        assert away.is_dir() and tmp_path not in away.parents and [*tmp_path.iterdir()] == []
+    finally:
+        away.rmdir()
+    (tmp_path / MARKER).touch()
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    (course.scratch("demo") / "old").touch()
+    assert course.scratch("demo") == tmp_path / "runs" / "demo" and [*course.scratch("demo").iterdir()] == []
 
 
 def test_machine_dependent_text_is_marked() -> None:

@@ -75,7 +75,7 @@ class Exercise:
         """The cell a learner starts from."""
         call = f"{self.name} = course.check({self.name})"
         todo = f"raise NotImplementedError  # your {self.lines} line{'s' if self.lines > 1 else ''}"
-        return f"def {self.signature}:\n    {todo}\n\n\n{call}"
+        return f"def {self.signature}:\n    {todo}\n\n{call}"
 
     @property
     def solution(self) -> str:

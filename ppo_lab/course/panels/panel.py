@@ -180,8 +180,8 @@ class Panel:
         """The table of facts and the missions, announced by screen readers when they change."""
         lines = []
         for i, (text, _) in enumerate(self.missions):
-            mark, color = ("✓ done", EDGES["good"]) if i in self.done else ("○ mission", "inherit")
-            head = f'<b style="color:{color}">{mark} {i + 1}</b>'
+            mark, word, color = ("✓", "done", EDGES["good"]) if i in self.done else ("○", "mission", "inherit")
+            head = f'<b><span style="color:{color}">{mark}</span> {word} {i + 1}</b>'
             lines.append(f'<div style="margin-top:.35em">{head}: {escape(text)}</div>')
         body = table(self._rows, align="right") + "".join(lines)
         return f'<div class="ppo-facts" aria-live="polite" style="color:{INK};line-height:1.4">{body}</div>'
