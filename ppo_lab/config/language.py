@@ -22,7 +22,7 @@ class CorpusConfig(Config):
     field: str = Field("text", description="Key of the text in jsonl and dataset rows.")
     prompt_field: str | None = Field(None, description="Key of a ready prompt; None: the first words of the text.")
     split: str = Field("train", description="Split of a Hugging Face dataset.")
-    size: PositiveInt = Field(12000, description="Texts drawn from the grammar, or the most that are read.")
+    size: PositiveInt = Field(16000, description="Texts drawn from the grammar, or the most that are read.")
     sentences: PositiveInt = Field(1, description="Sentences in one text (grammar). Higher: longer answers.")
     prompt_words: tuple[PositiveInt, PositiveInt] = Field((2, 4), description="Fewest and most words of a prompt.")
     held_out: PositiveInt = Field(256, description="Prompts kept for evaluation; never trained on.")
@@ -57,7 +57,7 @@ class PolicyConfig(Config):
 class SFTConfig(Config):
     """Supervised fine-tuning on the corpus before PPO; steps 0 leaves the model as it is."""
 
-    steps: NonNegativeInt = Field(700, description="Optimizer steps. Higher: lower loss, then memorised texts.")
+    steps: NonNegativeInt = Field(800, description="Optimizer steps. Higher: lower loss, then memorised texts.")
     batch: PositiveInt = Field(32, description="Texts a step. Higher: smoother steps that cost more each.")
     rate: PositiveFloat = Field(6e-3, description="Peak rate, warm-up then cosine. Higher: faster, then diverges.")
     weight_decay: NonNegativeFloat = Field(0.01, description="Decoupled decay.")
