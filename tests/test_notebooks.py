@@ -43,6 +43,13 @@ def test_notebook_keeps_the_rules(path: Path) -> None:
     assert text == text_of(normalise(nbformat.reads(text, as_version=4))), "run make notebooks"
 
 
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_notebook_has_one_transfer_exercise(path: Path) -> None:
+    book = NOTEBOOKS[path.stem]
+    transfer = [entry.name for entry in of_notebook(book.name) if entry.reference is None]
+    assert len(transfer) == ("exercise" in book.parts and book.kind != "start")
+
+
 def test_catalogue_and_folder_agree() -> None:
     assert {path.stem for path in WRITTEN} == {name for name, book in NOTEBOOKS.items() if book.written}
 

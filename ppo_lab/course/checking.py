@@ -18,21 +18,23 @@ from ppo_lab.course.session import SESSION
 
 MARKS = {"TODO": ("○", "open"), "FAIL": ("✗", "bad"), "PASS": ("✓", "good")}
 GOES_ON = "The rest of the notebook runs with the package's function until yours passes."
+TRANSFER = "This one is not in the package, and nothing below needs it; your instructor has an answer."
 
 
 class StandIn:
-    """The package's function under the learner's name, until theirs passes."""
+    """The package's function under the learner's name, until theirs passes; in a transfer exercise their own."""
 
     def __init__(self, entry: Exercise, mine: Callable[..., Any]) -> None:
         self.mine = mine
         self._entry, self._asked_for_mine = entry, False
-        functools.update_wrapper(self, entry.reference)
+        functools.update_wrapper(self, entry.reference or mine)
         self.__name__ = self.__qualname__ = entry.name
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """The package's function; while it is being checked, the learner's (which may call itself)."""
-        function = self.mine if self._asked_for_mine else self._entry.reference
-        return function(*arguments, **options)
+        if self._asked_for_mine or self._entry.reference is None:
+            return self.mine(*arguments, **options)
+        return self._entry.reference(*arguments, **options)
 
     def examine(self) -> Verdict:
         """Judge the learner's function."""
@@ -55,7 +57,7 @@ def check(function: Callable[..., Any]) -> Callable[..., Any]:
     entry = exercise(getattr(function, "__name__", repr(function)))
     if isinstance(function, StandIn):
         verdict, mine = function.examine(), function.mine
-    elif function is entry.reference:
+    elif entry.reference is not None and function is entry.reference:
         verdict = Verdict("FAIL", entry.name, "your function", why="This is the package's own. Write yours.")
         mine = _blank
     else:
@@ -80,8 +82,11 @@ def card(entry: Exercise, verdict: Verdict) -> Card:
         words = escape(str(verdict)[:1].upper() + str(verdict)[1:])
     helps = "".join(
         details(f"hint {i} of {len(entry.hints)}", escape(hint)) for i, hint in enumerate(entry.hints, 1)
-    ) + details("solution", code(entry.solution))
-    after = "" if verdict.verdict == "PASS" else f'<div style="margin-top:.4em;opacity:.8">{GOES_ON}</div>'
+    )
+    if entry.solution:
+        helps += details("solution", code(entry.solution))
+    rest = GOES_ON if entry.reference else TRANSFER
+    after = "" if verdict.verdict == "PASS" else f'<div style="margin-top:.4em;opacity:.8">{rest}</div>'
     text = f"{mark} {verdict.verdict} {entry.name}: {verdict}"
     return Card(text, f"{head}<div>{words}</div>{helps}{after}", edge=edge)
 

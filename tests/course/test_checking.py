@@ -174,6 +174,20 @@ def test_outcomes_cross_as_plain_numbers() -> None:
     assert judge(entry, again, 5).verdict == "PASS" and judge(entry, again, 6).verdict == "FAIL"
 
 
+def test_a_transfer_exercise_is_judged_by_laws(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its stand-in is the learner's own function, and its card has no solution to open."""
+    entry = exercise("stop_bonus")
+    mine = named(entry.mutants[1].function, "stop_bonus")
+    stand_in = course.check(mine)
+    assert "A row sums to score − β·KL" in capsys.readouterr().out and isinstance(stand_in, StandIn)
+    (case, _) = entry.cases(0)
+    given = case.arguments.values()
+    assert torch.equal(stand_in(*given, **case.options), mine(*given, **case.options))
+    page = card(entry, Verdict("TODO", "stop_bonus"))._repr_html_()
+    assert "solution" not in page and "your instructor has an answer" in page
+    assert examine(entry, lambda *a, **k: 3.0).why == "The rewards have one number a token, (B, T)."
+
+
 def test_no_outcome_is_no_pass() -> None:
     entry = exercise("masked_mean")
     cases: list[Case] = list(entry.cases(0))

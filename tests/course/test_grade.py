@@ -15,8 +15,9 @@ from ppo_lab.course.exercises import EXERCISES, of_notebook
 from ppo_lab.course.grade import Grade, grade, summary, verdict_of, write_table
 from ppo_lab.course.grade.pool import Answer
 from ppo_lab.course.grade.reading import exercise_cell, read
+from ppo_lab.course.instructor import answer_of
 
-RIGHT = {name: entry.answer + f"\n\n{name} = course.check({name})" for name, entry in EXERCISES.items()}
+RIGHT = {name: answer_of(entry) + f"\n\n{name} = course.check({name})" for name, entry in EXERCISES.items()}
 MEAN = "def masked_mean(x, mask):\n    {}\n\n\nmasked_mean = course.check(masked_mean)"
 HEAD = "from ppo_lab import course\ncourse.start('00_start_here')"
 NAUGHTY = {
@@ -39,6 +40,7 @@ NAUGHTY = {
     "prints_and_asks": MEAN.format("print('hello', input())"),
     "returns_text": MEAN.format("return 'right'"),
     "syntax": MEAN.format("return x[mask.mean()"),
+    "borrows": MEAN.format("return globals()['the_reference'](x, mask)"),
     "todo": MEAN.format("raise NotImplementedError"),
 }
 
@@ -91,6 +93,7 @@ def test_nobody_naughty_passes(graded: Mapping[str, Grade]) -> None:
         ("prints_and_asks", "EOFError"),
         ("returns_text", "it returns a str"),
         ("syntax", "SyntaxError"),
+        ("borrows", "KeyError"),
         ("todo", "not written yet"),
     ],
 )
@@ -115,6 +118,17 @@ def test_every_answer_of_the_course_passes_and_missing_ones_are_told(tmp_path: P
     assert {(g.exercise, g.verdict) for g in found if g.file == "whole.ipynb"} == {(name, "PASS") for name in EXERCISES}
     ann = [g.verdict for g in found if g.file.startswith("ann")]
     assert sorted(ann) == ["MISSING"] * (len(of_ten) - 1) + ["PASS"]
+
+
+def test_an_exercise_may_use_the_others_of_its_notebook(tmp_path: Path) -> None:
+    """In the notebook they have run before, with the package's functions where a learner's did not pass."""
+    uses = RIGHT["stop_bonus"].replace("from ppo_lab.rlhf.rewards import token_rewards\n", "")
+    assert "import token_rewards" not in uses
+    notebook(tmp_path / "10_four_model_rlhf.ipynb", uses)
+    notebook(tmp_path / "ann.ipynb", "def token_rewards(*a, **k):\n    return reference(*a, **k)")
+    found = {(g.file[:3], g.exercise): g for g in grade(tmp_path)}
+    assert found["10_", "stop_bonus"].verdict == "PASS" and found["10_", "stop_bonus"].note == ""
+    assert "NameError" in found["ann", "token_rewards"].detail
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from ppo_lab.course.exercises import advantages, clipping, rlhf, start_here, update
+from torch import Tensor
+
+from ppo_lab.course.exercises import advantages, clipping, rlhf, start_here, transfer, update
 from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
-from ppo_lab.course.exercises.judge import Verdict, examine, same
+from ppo_lab.course.exercises.judge import Verdict, examine, obeyed, same
 from ppo_lab.course.exercises.outcome import call
 
 EXERCISES: dict[str, Exercise] = {
@@ -14,6 +16,7 @@ EXERCISES: dict[str, Exercise] = {
     for entry in (
         start_here.MASKED_MEAN, clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, advantages.TD_ERRORS,
         advantages.GAE, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
+        transfer.STOP_BONUS,
     )
 }  # fmt: skip
 
@@ -34,8 +37,15 @@ def of_notebook(name: str) -> list[Exercise]:
 
 
 def kill_matrix(entry: Exercise, seed: int = 0) -> dict[str, dict[str, bool]]:
-    """For each wrong answer, by name: which case catches it. Rows of all False would mean that a check has a hole."""
+    """For each wrong answer, by name: which case catches it (of a transfer exercise: which law).
+
+    A row of all False would mean that a check has a hole.
+    """
     cases = entry.cases(seed)
+    if entry.reference is None:
+        given = {m.name: [call(entry, m.function, case).value for case in cases] for m in entry.mutants}
+        results = {name: [Tensor() if v is None else v.tensor() for v in values] for name, values in given.items()}
+        return {name: {law.text: not obeyed(law, cases, r) for law in entry.laws} for name, r in results.items()}
     right = [call(entry, entry.reference, case) for case in cases]
     return {
         mutant.name: {

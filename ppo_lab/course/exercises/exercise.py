@@ -34,9 +34,20 @@ class Mutant:
     function: Callable[..., Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What every right answer of a transfer exercise obeys: a sentence, and a test of the results of all cases."""
+
+    text: str
+    holds: Callable[[Sequence[Case], Sequence[Tensor]], bool]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
     """One exercise.
+
+    A *transfer* exercise has no answer in the package: no ``reference`` and no ``answer``, but a ``heading`` (name and
+    parameters) and ``laws``. Its answer is a file of the instructor's.
 
     ``answer`` is how a learner might write it, ``lines`` lines below the ``def``; a test runs it. ``reference`` is the
     package's own function, whose source the card offers. ``gradient_of`` names arguments with respect to which the
@@ -49,8 +60,10 @@ class Exercise:
     minutes: int
     lines: int
     task: str
-    answer: str
-    reference: Callable[..., Any]
+    answer: str = ""
+    reference: Callable[..., Any] | None = None
+    heading: str = ""
+    laws: tuple[Law, ...] = ()
     cases: Callable[[int], Sequence[Case]]  # seed -> toy data
     hints: tuple[str, str, str]
     mutants: tuple[Mutant, ...]
@@ -66,6 +79,8 @@ class Exercise:
         >>> exercise("masked_mean").signature
         'masked_mean(x, mask)'
         """
+        if self.heading:
+            return self.heading
         node = ast.parse(self.answer).body[0]
         assert isinstance(node, ast.FunctionDef)
         return f"{node.name}({ast.unparse(node.args)})"
@@ -79,7 +94,9 @@ class Exercise:
 
     @property
     def solution(self) -> str:
-        """The short answer, and the tested source of the package without its docstring."""
+        """The short answer, and the tested source of the package without its docstring; "" where it has none."""
+        if self.reference is None:
+            return ""
         package = "\n\n".join(source_of(function) for function in (self.reference, *self.parts))
         return f"{self.answer.strip()}\n\n# as the package has it, tested\n{package}"
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ppo_lab.course.exercises.exercise import Case, Exercise
+from ppo_lab.course.exercises.exercise import Case, Exercise, Law
 from ppo_lab.course.exercises.outcome import Array, Outcome, call
 
 TOLERANCE = 1e-6  # float64 on toy data: any right way of writing it agrees far better
@@ -49,6 +49,8 @@ def judge(exercise: Exercise, outcomes: Sequence[Outcome], seed: int) -> Verdict
     cases = exercise.cases(seed)
     if any(outcome.todo for outcome in outcomes):
         return Verdict("TODO", exercise.name)
+    if exercise.reference is None:
+        return judge_by_laws(exercise, cases, outcomes)
     expected = [call(exercise, exercise.reference, case) for case in cases]
     for i, (case, got, right) in enumerate(zip(cases, outcomes, expected, strict=True)):
         if got.error:
@@ -56,6 +58,25 @@ def judge(exercise: Exercise, outcomes: Sequence[Outcome], seed: int) -> Verdict
         if not same(got, right):
             return explain(exercise, case, got, right, recognise(exercise, cases, outcomes, i))
     return Verdict("PASS", exercise.name)
+
+
+def judge_by_laws(exercise: Exercise, cases: Sequence[Case], outcomes: Sequence[Outcome]) -> Verdict:
+    """The first law that the results break."""
+    values = []
+    for case, got in zip(cases, outcomes, strict=True):
+        if got.error or got.value is None:
+            return Verdict("FAIL", exercise.name, case.name, why=got.error or "nothing came back")
+        values.append(got.value.tensor())
+    broken = next((law.text for law in exercise.laws if not obeyed(law, cases, values)), None)
+    return Verdict("PASS", exercise.name) if broken is None else Verdict("FAIL", exercise.name, "a law", why=broken)
+
+
+def obeyed(law: Law, cases: Sequence[Case], values: Sequence[Tensor]) -> bool:
+    """Whether the law holds; results of a wrong shape obey none."""
+    try:
+        return bool(law.holds(cases, values))
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return False
 
 
 def same(a: Outcome, b: Outcome) -> bool:

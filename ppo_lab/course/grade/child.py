@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from ppo_lab.course.exercises import exercise
+from ppo_lab.course.exercises import exercise, of_notebook
 from ppo_lab.course.exercises.outcome import Outcome, call, sentence
 
 FILE_BYTES = 10_000_000
-ALONE = "; an exercise cell must hold all it needs (torch, math and Tensor are there)"
+ALONE = "; an exercise cell must hold all it needs (torch, math, Tensor and the notebook's other exercises are there)"
 
 
 def answer_and_leave(pipe: int, job: dict[str, Any]) -> NoReturn:
@@ -76,7 +76,8 @@ def outcomes(job: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """By seed, what the learner's function gives on each case. The toy data is made before their code runs."""
     entry = exercise(job["exercise"])
     cases = {seed: entry.cases(seed) for seed in job["seeds"]}
-    names: dict[str, Any] = {"torch": torch, "math": math, "Tensor": torch.Tensor, "__name__": "__main__"}
+    others = {e.name: e.reference for e in of_notebook(entry.notebook) if e is not entry and e.reference is not None}
+    names: dict[str, Any] = {"torch": torch, "math": math, "Tensor": torch.Tensor, "__name__": "__main__", **others}
     try:
         exec(compile(job["source"], "<exercise>", "exec"), names)
         function = names[entry.name]
