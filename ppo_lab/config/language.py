@@ -71,6 +71,9 @@ class RewardModelConfig(Config):
     answers: int = Field(
         4, ge=2, description="Answers a prompt, each compared with each. Higher: more pairs from each text read."
     )
+    trainable_layers: PositiveInt | None = Field(
+        None, description="Train only the last so many blocks and the score; None: all. Higher: slower, fits more."
+    )
     held_out_pairs: PositiveInt = Field(1000, description="Pairs kept for accuracy, margin and calibration.")
     labels: str = Field("vader", description="Who prefers: vader, ratings (human), or module:function on texts.")
     noise: float = Field(0.15, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")

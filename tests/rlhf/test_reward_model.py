@@ -26,10 +26,10 @@ from ppo_lab.rlhf.reward_model import (
     require_quality,
     score_texts,
     score_tokens,
+    train,
     train_reward_model,
     write_quality,
 )
-from ppo_lab.rlhf.reward_model.train import _steps
 from ppo_lab.rlhf.tokens import encode_texts, join, pad_id, pad_rows, word_tokenizer
 
 WORDS = "the film is not very lovely great dull bad long and cast ."
@@ -157,7 +157,6 @@ def test_b28_a_model_with_other_ids_scores_the_text():
 
 def test_b30_training_and_scoring_read_the_same_ids(monkeypatch):
     import ppo_lab.rlhf.reward_model.score as score
-    import ppo_lab.rlhf.reward_model.train as train
 
     model, tokenizer = judge()
     seen: dict[str, set] = {"train": set(), "score": set()}
@@ -218,7 +217,7 @@ def test_pairs_of_one_group_compare_answers_to_one_prompt():
     assert {(p.chosen, p.rejected) for p in groups[0]} == {
         ("is lovely .", "is bad ."), ("is lovely .", "is not great ."), ("is not great .", "is bad .")}  # fmt: skip
     assert set(calls[0]) <= set(corpus().train_prompts) and set(calls[1]) <= set(corpus().held_out_prompts)
-    taken = list(_steps(pairs.train, cfg.reward_model.model_copy(update={"batch": 7, "epochs": 2}), 0))
+    taken = list(train._steps(pairs.train, cfg.reward_model.model_copy(update={"batch": 7, "epochs": 2}), 0))
     assert [len(step) for step in taken] == [7, 7, 7, 7, 2] * 2
     assert (
         sorted(i for step in taken[:5] for i in step)
@@ -304,6 +303,30 @@ def test_training_learns_is_keyed_and_touches_no_global_state(tmp_path):
     (tmp_path / "quality.json").write_text('{"accuracy": 1}', encoding="utf-8")
     with pytest.raises(ConfigError, match="quality.json must be as written"):
         read_quality(tmp_path)
+
+
+def test_only_the_last_blocks_and_the_score_move_where_asked(tmp_path):
+    tokenizer = word_tokenizer([WORDS])
+    pairs = Pairs(train=learnable(20, 0), held_out=learnable(4, 1))
+    for model in (judge()[0], load_reward_model(save_encoder(tmp_path, tokenizer), seed=0)):
+        before = {name: p.clone() for name, p in model.named_parameters()}
+        cfg = config(epochs=1, batch=8, trainable_layers=1).reward_model
+        train_reward_model(model, tokenizer, pairs, cfg, seed=0)
+        moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+        assert {name.split(".")[0] for name in moved} >= {"score" if hasattr(model, "score") else "classifier"}
+        assert not any(".0." in name or "embed" in name for name in moved) and any(".1." in name for name in moved)
+    with pytest.raises(ConfigError, match="reward_model.trainable_layers must be at most the 2 blocks"):
+        train_reward_model(model, tokenizer, pairs, config(trainable_layers=3).reward_model, seed=0)
+
+
+def test_uneven_lengths_change_how_texts_are_read_not_what_they_score():
+    model, tokenizer = judge()
+    texts = [" ".join(["film"] * n) for n in (1, 2, 9, 30, 3, 9)]
+    rows = encode_texts(tokenizer, texts, close=True)
+    won, lost = train._scores(ScoreReader(model), rows, pad_id(tokenizer))
+    wanted = score_texts(model, tokenizer, texts)
+    assert torch.allclose(torch.cat([won, lost]), wanted, rtol=0, atol=1e-6)
+    assert [len(b) for b in train._buckets([(0,) * n for n in (4, 6, 7, 10, 30, 31)])] == [2, 2, 2]
 
 
 def test_wrong_labels_are_told_from_wrong_scores():

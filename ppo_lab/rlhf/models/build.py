@@ -165,7 +165,7 @@ def context_of(model: nn.Module) -> int:
     return next((int(found) for name in names if (found := getattr(config, name, None))), UNLIMITED)
 
 
-def train_last_layers(model: nn.Module, k: int) -> None:
+def train_last_layers(model: nn.Module, k: int, *, field: str = "policy.trainable_layers") -> None:
     """Freeze everything but the last ``k`` blocks and what stands after them in the trunk, the final norm.
 
     Embeddings stay frozen, and an output layer with them, tied or not. Raising ``k`` gives more to learn with, at more
@@ -176,7 +176,7 @@ def train_last_layers(model: nn.Module, k: int) -> None:
     """
     blocks = blocks_of(model)
     if k > len(blocks):
-        raise ConfigError(f"policy.trainable_layers must be at most the {len(blocks)} blocks of the model, got {k}")
+        raise ConfigError(f"{field} must be at most the {len(blocks)} blocks of the model, got {k}")
     model.requires_grad_(False)
     for block in blocks[len(blocks) - k :]:
         block.requires_grad_(True)

@@ -15,7 +15,7 @@ from ppo_lab.config.language import RewardModelConfig
 from ppo_lab.core.preferences import bradley_terry_loss, score_centering
 from ppo_lab.core.schedules import warmup_cosine
 
-from ..models.build import random_state
+from ..models.build import head_layer, random_state, train_last_layers
 from ..tokens import encode_texts, pad_id, pad_rows
 from .pairs import Pair, Pairs
 from .quality import Quality, measure
@@ -37,7 +37,8 @@ def train_reward_model(
     the model has it; order and dropout hang on ``seed`` alone.
 
     Args:
-        model: sequence classification with one label; only its trainable parameters move. In eval mode afterwards.
+        model: sequence classification with one label; only its trainable parameters move, and of a model with
+            ``cfg.trainable_layers`` only the last blocks, what follows them and the score. In eval mode afterwards.
         tokenizer: the model's own.
         pairs: from `preference_pairs`.
 
@@ -48,6 +49,9 @@ def train_reward_model(
             f"reward_model.pairs and held_out_pairs must leave pairs on both sides, got {len(pairs.train)} and "
             f"{len(pairs.held_out)}"
         )
+    if cfg.trainable_layers is not None:
+        train_last_layers(model, cfg.trainable_layers, field="reward_model.trainable_layers")
+        head_layer(model).requires_grad_(True)
     started, reader = time.perf_counter(), ScoreReader(model)
     losses = _fit(reader, tokenizer, pairs.train, cfg, seed)
     model.eval()
@@ -110,7 +114,18 @@ def _steps(pairs: Sequence[Pair], cfg: RewardModelConfig, seed: int) -> Iterator
 
 def _scores(reader: ScoreReader, rows: Sequence[list[int]], fill: int) -> tuple[Tensor, Tensor]:
     """Scores of the first and of the second half of the rows; a text that comes twice is read once."""
-    texts = {tuple(row): i for i, row in enumerate(dict.fromkeys(map(tuple, rows)))}
-    scores = reader(*pad_rows(list(texts), fill, side="right"))
-    won, lost = scores[[texts[tuple(row)] for row in rows]].chunk(2)
+    texts = sorted(set(map(tuple, rows)), key=lambda text: (len(text), text))
+    scores = torch.cat([reader(*pad_rows(bucket, fill, side="right")) for bucket in _buckets(texts)])
+    place = {text: i for i, text in enumerate(texts)}
+    won, lost = scores[[place[tuple(row)] for row in rows]].chunk(2)
     return won, lost
+
+
+def _buckets(texts: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
+    """Texts, sorted by length, in forwards of their own where a long one would pad a short one by half or more."""
+    start = 0
+    for i, text in enumerate(texts):
+        if len(text) > 1.5 * len(texts[start]):
+            yield texts[start:i]
+            start = i
+    yield texts[start:]
