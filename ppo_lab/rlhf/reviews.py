@@ -16,10 +16,10 @@ import json
 import random
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, combinations, islice
 from pathlib import Path
 
 HELD_OUT = 0.1  # share of snippets nobody trains on
@@ -56,12 +56,19 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPair:
-    """People rated ``chosen`` above ``rejected`` by ``gap`` points; both are whole snippets of one source."""
+    """People rated ``chosen`` above ``rejected`` by ``gap`` points; both are whole snippets of one source.
+
+    Pairs of one ``group`` compare snippets that were drawn together, so they share texts.
+    """
 
     chosen: str
     rejected: str
     gap: float
     source: str
+    group: int
+
+
+Drawn = tuple[int, Review, Review]  # group, better, worse
 
 
 def clean(text: str) -> str:
@@ -192,9 +199,13 @@ def _prompts(reviews: Iterable[Review], words: int) -> dict[tuple[str, ...], str
 
 
 def review_pairs(
-    reviews: Iterable[Review], n: int, *, seed: int, min_gap: float = 1.0, split: str = "train"
+    reviews: Iterable[Review], n: int, *, seed: int, min_gap: float = 1.0, split: str = "train", group_size: int = 2
 ) -> list[ReviewPair]:
-    """``n`` different pairs, drawn evenly from all pairs of one source whose ratings differ by ``min_gap`` or more.
+    """``n`` pairs of snippets of one source whose ratings differ by ``min_gap`` or more.
+
+    With groups of two, ``n`` different pairs drawn evenly from all there are. With larger groups, as many snippets are
+    drawn together and each is compared with each (Ouyang et al. 2022, section 3.5): a model that reads a text once for
+    all its pairs learns more a second, though pairs that share texts tell less each than as many others would.
 
     A larger gap makes labels surer and pairs easier, and teaches less about close calls: measure accuracy at the gap
     you care for. One rater agrees with the mean on 0.90 of the pairs half a point or more apart, on 0.94 at one point,
@@ -202,20 +213,44 @@ def review_pairs(
     """
     if not min_gap > 0:
         raise ValueError(f"min_gap must be above 0, or a pair has no better half; got {min_gap}")
+    if group_size < 2:
+        raise ValueError(f"group_size must be at least 2, got {group_size}")
     ladders = _ladders(select_split(reviews, split))
     below = [bisect_right(ladder, row.rating - min_gap, key=_rating) for ladder in ladders for row in ladder]
-    better = [(row, ladder) for ladder in ladders for row in ladder]  # better[i] beats the first below[i] of its ladder
+    if not 0 < n <= sum(below):
+        raise ValueError(f"n must be in 1 to {sum(below)}, the {split} pairs at least {min_gap:g} apart; got {n}")
+    rng = random.Random(f"{split} pairs {seed}")
+    if group_size == 2:
+        found = _even_pairs(ladders, below, rng.sample(range(sum(below)), n))
+    else:
+        found = islice(_grouped_pairs(ladders, min_gap, group_size, rng), n)
+    return [
+        ReviewPair(chosen=a.text, rejected=b.text, gap=a.rating - b.rating, source=a.source, group=group)
+        for group, a, b in found
+    ]
+
+
+def _even_pairs(ladders: list[list[Review]], below: list[int], numbers: Iterable[int]) -> Iterator[Drawn]:
+    """The pairs of these numbers, when the i-th snippet beats the first below[i] of its ladder and all are counted."""
+    better = [(row, ladder) for ladder in ladders for row in ladder]
     ends = [0, *accumulate(below)]
-    if not 0 < n <= ends[-1]:
-        raise ValueError(f"n must be in 1 to {ends[-1]}, the {split} pairs at least {min_gap:g} apart; got {n}")
-    pairs = []
-    for number in random.Random(f"{split} pairs {seed}").sample(range(ends[-1]), n):
+    for group, number in enumerate(numbers):
         i = bisect_right(ends, number) - 1
         chosen, ladder = better[i]
-        rejected = ladder[number - ends[i]]
-        gap = chosen.rating - rejected.rating
-        pairs.append(ReviewPair(chosen=chosen.text, rejected=rejected.text, gap=gap, source=chosen.source))
-    return pairs
+        yield group, chosen, ladder[number - ends[i]]
+
+
+def _grouped_pairs(ladders: list[list[Review]], min_gap: float, size: int, rng: random.Random) -> Iterator[Drawn]:
+    """All pairs of groups, without end; every snippet is dealt once before any is dealt again."""
+    group = 0
+    while True:
+        mixed = [rng.sample(ladder, len(ladder)) for ladder in ladders]
+        dealt = [rows[at : at + size] for rows in mixed for at in range(0, len(rows), size)]
+        for rows in rng.sample(dealt, len(dealt)):
+            for a, b in combinations(sorted(rows, key=_rating, reverse=True), 2):
+                if a.rating - min_gap >= b.rating:
+                    yield group, a, b
+            group += 1
 
 
 def _ladders(reviews: Sequence[Review]) -> list[list[Review]]:

@@ -198,7 +198,35 @@ def test_all_pairs_are_there_to_be_drawn():
         review_pairs(rows, len(admissible) + 1, seed=0)
 
 
+@pytest.mark.parametrize("size", [3, 8])
+def test_groups_compare_each_with_each(size):
+    rows = invented(600)
+    by_text = {r.text: r for r in rows}
+    pairs = review_pairs(rows, 900, seed=3, min_gap=0.7, group_size=size)
+    assert pairs == review_pairs(rows, 900, seed=3, min_gap=0.7, group_size=size) and len(pairs) == 900
+    groups: dict[int, list[tuple[str, str]]] = {}
+    for pair in pairs:
+        assert pair.gap == by_text[pair.chosen].rating - by_text[pair.rejected].rating >= 0.7 - 1e-9
+        assert by_text[pair.chosen].source == by_text[pair.rejected].source == pair.source
+        groups.setdefault(pair.group, []).append((pair.chosen, pair.rejected))
+    *whole, last = groups  # the last may be cut at n
+    for group in whole:
+        members = {text for pair in groups[group] for text in pair}
+        admissible = {(a, b) for a in members for b in members if by_text[a].rating - 0.7 >= by_text[b].rating}
+        assert len(members) <= size and set(groups[group]) == admissible
+    assert last == max(groups)
+
+
+def test_groups_go_round_the_snippets():
+    """Fewer pairs than one round gives: no snippet is in two groups."""
+    pairs = review_pairs(invented(600), 200, seed=0, group_size=6)
+    seen: dict[str, int] = {}
+    assert all(seen.setdefault(text, p.group) == p.group for p in pairs for text in (p.chosen, p.rejected))
+
+
 def test_pair_arguments():
+    with pytest.raises(ValueError, match="group_size must be at least 2, got 1"):
+        review_pairs(invented(50), 5, seed=0, group_size=1)
     with pytest.raises(ValueError, match="min_gap must be above 0"):
         review_pairs(invented(50), 5, seed=0, min_gap=0.0)
     with pytest.raises(ValueError, match="n must be in 1 to 0, the train pairs"):
