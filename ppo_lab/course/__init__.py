@@ -5,7 +5,7 @@
     course.symbols("r", "A", "ε")                  what they mean, on a click
     course.metric("clip_fraction")                 what a log calls it
     push = course.bet("Does PPO …?", "yes", "no")  before anything is computed; push.reveal(...) later
-    course.Panel(…)                                the key figure with its controls and missions
+    course.panel("beta")                           the key figure with its controls and missions (a `Panel`)
     gae = course.check(gae)                        an exercise: one card, and something to go on with
     course.see(fig, "{off:.0%} …", facts)          a caption whose numbers were measured
     course.claim("A3.tail", "…", course.measure(…))    what write-ups say, against what came out
@@ -25,6 +25,7 @@ from ppo_lab.course.bets import Bet, bet
 from ppo_lab.course.captions import see
 from ppo_lab.course.checking import check
 from ppo_lab.course.claims import claim, ledger, measure
+from ppo_lab.course.figures import panel
 from ppo_lab.course.logging_names import metric
 from ppo_lab.course.maps import map
 from ppo_lab.course.questions import quiz
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bet", "Choice", "Panel", "Slider", "Steps", "Switch", "bet", "check", "claim", "here", "ledger", "map",
-    "measure", "metric", "progress", "quiz", "recorded", "scratch", "see", "start",
+    "measure", "metric", "panel", "progress", "quiz", "recorded", "scratch", "see", "start",
     "symbols",
 ]  # fmt: skip
 _PANELS = frozenset({"Choice", "Panel", "Slider", "Steps", "Switch"})
