@@ -36,6 +36,7 @@ from .texts import Texts
 from .tokens import pad_id, stop_ids, token_ids, word_tokenizer
 
 log = logging.getLogger(__name__)
+Encode = Callable[[list[str]], Prompts]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Parts:
     held_out: HeldOut
     lens: Lens
     sampling: dict[str, Any]
-    encode: Callable[[list[str]], Prompts]
+    encode: Encode
     reference_sha256: str
 
     def prompts_at(self, step: int) -> Prompts:
@@ -100,10 +101,12 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     """
     gold, callables = gold_reward(config), {} if reward else check_sources(config.reward.sources)
     corpus = load_corpus(config.corpus, seed=config.seed)
-    policy, tokenizer = obtain_policy(config, corpus, folder / "models" / "sft")
-    encode = encoder(config, tokenizer, context_of(policy))
+    policy, tokenizer, encode = obtain_policy(config, corpus, folder / "models" / "sft")
     prompts, held_out = encode(corpus.train_prompts), encode(corpus.held_out_prompts)
     sampling = sampling_of(config, policy, tokenizer)
+    if config.sampling.suppress:
+        log.warning("sampling.suppress %s: never sampled, and masked in policy, old and reference alike",
+                    ", ".join(config.sampling.suppress))  # fmt: skip
     lens = Lens(config.sampling.temperature, sampling["suppress"], config.sampling.batch,
                 exact_kl=config.kl.placement == "loss" and config.kl.estimator == "exact")  # fmt: skip
     judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, folder / "models" / "reward_model")
@@ -138,9 +141,6 @@ def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Mo
 def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, Any]:
     """What `generate` needs besides prompts and noise; one warning names what is filtered."""
     suppressed = token_ids(tokenizer, config.sampling.suppress, field="sampling.suppress")
-    if suppressed:
-        log.warning("sampling.suppress %s: never sampled, and masked in policy, old and reference alike",
-                    ", ".join(config.sampling.suppress))  # fmt: skip
     own_eos = getattr(getattr(policy, "generation_config", None), "eos_token_id", None)
     return {
         "max_new_tokens": config.sampling.max_new_tokens,
@@ -152,23 +152,31 @@ def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, An
     }
 
 
-def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any, Any]:
-    """The policy before PPO and its tokenizer: from the run's folder, or made now and put there."""
-    if not folder.exists() and config.policy.path is not None and config.sft.steps == 0:
-        return load_policy(config.policy.path), load_tokenizer(config.policy.path)
-    if not folder.exists():
-        if config.policy.path is None:
-            tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
-        else:
-            tokenizer = load_tokenizer(config.policy.path)
-        policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
-        log.info("supervised fine-tuning, %d steps", config.sft.steps)
-        figures = train_sft(policy, tokenizer, corpus.train_texts, config.sft, seed=seeding.key(config.seed, "sft"))
-        save_folder(folder, policy, tokenizer, figures)
-    return load_policy(str(folder)), load_tokenizer(str(folder))
+def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any, Any, Encode]:
+    """The policy before PPO, its tokenizer and prompt encoder: from the run's folder, or made now and put there.
+
+    Prompts, stop tokens and sizes are checked before anything is trained.
+    """
+    if folder.exists():
+        policy, tokenizer = load_policy(str(folder)), load_tokenizer(str(folder))
+        return policy, tokenizer, encoder(config, tokenizer, context_of(policy))
+    if config.policy.path is None:
+        tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
+    else:
+        tokenizer = load_tokenizer(config.policy.path)
+    policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
+    encode = encoder(config, tokenizer, context_of(policy))
+    encode(corpus.train_prompts + corpus.held_out_prompts)
+    sampling_of(config, policy, tokenizer)
+    if config.policy.path is not None and config.sft.steps == 0:
+        return policy, tokenizer, encode
+    log.info("supervised fine-tuning, %d steps", config.sft.steps)
+    figures = train_sft(policy, tokenizer, corpus.train_texts, config.sft, seed=seeding.key(config.seed, "sft"))
+    save_folder(folder, policy, tokenizer, figures)
+    return obtain_policy(config, corpus, folder)
 
 
-def encoder(config: RLHFConfig, tokenizer: Any, context: int) -> Callable[[list[str]], Prompts]:
+def encoder(config: RLHFConfig, tokenizer: Any, context: int) -> Encode:
     """Texts to left-padded prompts under the config's limits."""
 
     def encode(prompts: list[str]) -> Prompts:

@@ -219,6 +219,37 @@ def test_a_reward_that_is_broken_from_the_start_stops_before_ppo(tmp_path):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus__max_prompt_tokens": 2}, "corpus.max_prompt_tokens allows 2 tokens"),
+        ({"sampling__stop": ["nonsense"]}, "sampling.stop must name single tokens"),
+        ({"sampling__suppress": ["nonsense"]}, "sampling.suppress must name single tokens"),
+        ({"policy__path": "/no/such/model"}, "policy.path must name an existing folder"),
+        ({"policy__trainable_layers": 9}, "policy.trainable_layers must be at most the 2 blocks"),
+        ({"evaluation__gold": "no_such_module:f"}, "evaluation.gold: importing no_such_module"),
+        ({"reward__sources": [{"kind": "callable", "path": "mine"}]}, "reward.sources.0.path must read module:function"),
+        ({"corpus__kind": "jsonl", "corpus__path": "/no/such.jsonl"}, "corpus.path must name an existing file"),
+    ],
+)
+def test_bad_input_is_known_before_any_training(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        Run(config(**changes), folder=tmp_path / "run")
+    assert not (tmp_path / "run" / "models").exists()
+
+
+def test_a_weak_reward_model_stops_ppo_and_may_be_allowed_on_resume(tmp_path):
+    weak = {"pairs": 8, "held_out_pairs": 40, "epochs": 1, "threshold": 0.99}
+    changes = dict(steps=1, reward__sources=[{"kind": "model"}], reward_model=weak)
+    with pytest.raises(ConfigError, match="reward_model.threshold asks for held-out pair accuracy 0.99"):
+        Run(config(**changes), folder=tmp_path / "run")
+    allowed = config(**changes | {"reward_model": weak | {"allow_weak_reward_model": True}})
+    run = Run(allowed, folder=tmp_path / "run", resume=True)
+    assert next(iter(run)).step == 1
+    critic = run.learner.module.critic
+    assert type(critic).__name__ == "LlamaModel", "the critic starts from the reward model"
+
+
 def test_a_warming_critic_learns_alone(tmp_path):
     run = Run(config(steps=1, critic__warmup=1), folder=tmp_path / "run")
     before = {n: p.clone() for n, p in run.learner.module.named_parameters()}
