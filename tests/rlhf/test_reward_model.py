@@ -14,7 +14,8 @@ from ppo_lab.config.base import build
 from ppo_lab.config.language import PolicyConfig
 from ppo_lab.rlhf.corpus import Corpus
 from ppo_lab.rlhf.gold import grammatical_share, vader
-from ppo_lab.rlhf.models.build import build_policy, build_reward_model, load_reward_model, save_model
+from ppo_lab.rlhf.models.build import build_policy, build_reward_model, load_reward_model
+from ppo_lab.rlhf.models.folders import save_folder
 from ppo_lab.rlhf.reward_model import (
     Pair,
     Pairs,
@@ -28,7 +29,6 @@ from ppo_lab.rlhf.reward_model import (
     score_tokens,
     train,
     train_reward_model,
-    write_quality,
 )
 from ppo_lab.rlhf.tokens import encode_texts, join, pad_id, pad_rows, word_tokenizer
 
@@ -293,15 +293,15 @@ def test_training_learns_is_keyed_and_touches_no_global_state(tmp_path):
     assert all(map(torch.equal, model.parameters(), twin.parameters()))
     assert first.accuracy == first.clean.accuracy == 1.0 and first.labels.margin > 1 and first.train_accuracy == 1.0
     assert first.loss[-1] < 0.3 < first.loss[0]
-    save_model(model, tokenizer, tmp_path)
-    write_quality(first, tmp_path)
+    tmp_path = tmp_path / "judge"
+    save_folder(tmp_path, model, tokenizer, first.figures())
     assert read_quality(tmp_path) == first and read_quality(tmp_path / "none") is None
     texts = [text for pair in pairs.held_out for text in pair.texts]
     assert torch.equal(
         score_texts(load_reward_model(str(tmp_path), seed=5), tokenizer, texts), score_texts(model, tokenizer, texts)
     )
     (tmp_path / "quality.json").write_text('{"accuracy": 1}', encoding="utf-8")
-    with pytest.raises(ConfigError, match="quality.json must be as written"):
+    with pytest.raises(ConfigError, match="quality.json must be as a run writes it"):
         read_quality(tmp_path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .pairs import Pair, Pairs, answers_of, preference_pairs
-from .quality import Fit, Quality, measure, read_quality, require_quality, write_quality
+from .quality import Fit, Quality, measure, read_quality, require_quality
 from .score import ScoreReader, score_texts, score_tokens
 from .train import train_reward_model
 
@@ -21,5 +21,4 @@ __all__ = [
     "score_texts",
     "score_tokens",
     "train_reward_model",
-    "write_quality",
 ]

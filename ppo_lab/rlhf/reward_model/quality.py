@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from ppo_lab.config import ConfigError
 from ppo_lab.config.language import RewardModelConfig
 from ppo_lab.core.preferences import bradley_terry_loss
 
+from ..models.folders import QUALITY, read_figures
+
 BINS = 10  # of confidence, from 0.5 to 1
-FILE = "quality.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,22 +106,16 @@ def require_quality(quality: Quality, cfg: RewardModelConfig) -> None:
         )
 
 
-def write_quality(quality: Quality, folder: str | Path) -> None:
-    """``quality.json`` beside the model."""
-    Path(folder, FILE).write_text(json.dumps(quality.figures(), indent=1) + "\n", encoding="utf-8")
-
-
 def read_quality(folder: str | Path) -> Quality | None:
-    """What `write_quality` wrote; None where there is no such file, as beside a model from elsewhere."""
-    path = Path(folder) / FILE
-    if not path.is_file():
-        return None
+    """What a run noted beside its reward model; None for a folder or hub name without ``quality.json``."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_figures(folder)
+        if data is None:
+            return None
         clean, labels = _fit(data.pop("clean")), _fit({k: data.pop(k) for k in Fit.__slots__})
         return Quality(labels=labels, clean=clean, **{**data, "loss": tuple(data["loss"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(f"{path} must be as written beside a reward model, got {error!r}; remove it") from error
+        raise ConfigError(f"{Path(folder) / QUALITY} must be as a run writes it, got {error!r}; remove it") from error
 
 
 def _fit(data: dict[str, Any]) -> Fit:
