@@ -19,7 +19,7 @@ from ppo_lab.learners import Learner
 from .corpus import Corpus
 from .gold import vader
 from .models.actor_critic import trunk_of
-from .models.build import build_reward_model, load_reward_model, load_tokenizer
+from .models.build import build_reward_model, load_reward_model, load_tokenizer, resolve
 from .models.folders import save_folder
 from .reward_model import (
     Quality,
@@ -94,7 +94,7 @@ def obtain_reward_models(
 
 def _loaded(path: str, *, field: str, seed: int) -> RewardModel:
     model, tokenizer = load_reward_model(path, seed=seed, field=field), load_tokenizer(path, field=field)
-    return RewardModel(model, tokenizer, read_quality(path))
+    return RewardModel(model, tokenizer, read_quality(resolve(path, field=field)))
 
 
 def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> RewardModel:

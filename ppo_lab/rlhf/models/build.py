@@ -23,6 +23,7 @@ from ..tokens import pad_id
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+SHIPPED = Path(__file__).parent.parent / "shipped"  # made by `ppo-lab train rlhf/demo`, seed 0
 UNLIMITED = 1 << 20  # positions of a model that names no limit
 
 
@@ -74,14 +75,14 @@ def tiny_config(cfg: PolicyConfig, tokenizer: PreTrainedTokenizerBase) -> Any:
 
 
 def resolve(path: str, *, field: str) -> str:
-    """Where a model is: a folder as it is, a fetched name's folder, else a hub name.
+    """Where a model is: a folder as it is, ``shipped/NAME``, a fetched name's folder, else a hub name.
 
     Raises:
         ConfigError: it looks like a folder and is none, or is a name that `ppo_lab.rlhf.fetch` knows and has not got.
     """
     from ppo_lab.rlhf.fetch import FetchError, locate, names
 
-    folder = Path(path).expanduser()
+    folder = SHIPPED / path.removeprefix("shipped/") if path.startswith("shipped/") else Path(path).expanduser()
     if folder.is_dir():
         return str(folder)
     if path in names():
