@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from tiny_encoder import save_encoder
+from tiny_reward import save_encoder
 
 from ppo_lab.config import ConfigError
 from ppo_lab.config.language import PolicyConfig
