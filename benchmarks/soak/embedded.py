@@ -20,9 +20,9 @@ from typing import Any
 from ppo_lab.config import load_config
 from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.compare import before_after
+from ppo_lab.rlhf.evaluate import whole_texts
 from ppo_lab.rlhf.gold import grammatical_share
 from ppo_lab.rlhf.measure import peak_memory_mb
-from ppo_lab.rlhf.tokens import join
 
 SAMPLES = 512
 
@@ -37,10 +37,9 @@ def one_seed(seed: int, folder: Path, overrides: list[str]) -> dict[str, Any]:
     both = before_after(run, SAMPLES)
     sentences = run.config.corpus.sentences
     share = {
-        name: grammatical_share([join(p, r) for p, r in zip(rows["prompt"], rows["response"], strict=True)],
-                                sentences=sentences)
+        name: grammatical_share(whole_texts(rows), sentences=sentences)
         for name, rows in (("before", both.before), ("after", both.after))
-    }  # fmt: skip
+    }
     quality = json.loads((folder / "models" / "reward_model" / "quality.json").read_text())
     return {
         "seed": seed,

@@ -13,11 +13,12 @@ from ppo_lab.config.language import RLHFConfig
 from ppo_lab.learners import Learner
 from ppo_lab.records import EvalMetrics, Prompts, Responses, take
 
-from .assess import Lens, mean_length, opinions, ref_kl_sum
+from .assess import Lens, opinions, ref_kl_sum
 from .generate import generate, trim
 from .gold import grammatical_share
 from .score import Reward, Scorer, call
 from .texts import Texts, table
+from .tokens import join
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def evaluate(learner: Learner, held: HeldOut, cfg: RLHFConfig) -> tuple[EvalMetr
     score, kl = mean(sampled["score"]), mean(sampled["ref_kl_sum"])
     grammatical = None
     if held.grammar:
-        grammatical = mean(torch.tensor([grammatical_share([f"{p} {r}"]) for p, r in words_of(sampled)]))
+        n = cfg.corpus.sentences
+        grammatical = mean(torch.tensor([grammatical_share([text], sentences=n) for text in whole_texts(sampled)]))
     metrics = EvalMetrics(
         eval_score=score,
         eval_ref_kl_sum=kl,
@@ -90,9 +92,6 @@ def evaluate(learner: Learner, held: HeldOut, cfg: RLHFConfig) -> tuple[EvalMetr
     return metrics, table(sampled["prompt"][:n], sampled["response"][:n], **numbers)
 
 
-def words_of(sampled: dict[str, Any]) -> list[tuple[str, str]]:
-    """(prompt, response) pairs."""
-    return list(zip(sampled["prompt"], sampled["response"], strict=True))
-
-
-__all__ = ["HeldOut", "answer", "evaluate", "judged", "mean_length"]
+def whole_texts(sampled: dict[str, Any]) -> list[str]:
+    """Prompt and response as one text, row by row."""
+    return [join(p, r) for p, r in zip(sampled["prompt"], sampled["response"], strict=True)]

@@ -33,7 +33,7 @@ from .rewarding import RewardModel, build_scorer, check_sources, given, name_of,
 from .score import Reward, Scorer, call, load_callable
 from .sft import train_sft
 from .texts import Texts
-from .tokens import pad_id, stop_ids, token_ids, word_tokenizer
+from .tokens import first_difference, pad_id, same_tokenizer, stop_ids, token_ids, word_tokenizer
 
 log = logging.getLogger(__name__)
 Encode = Callable[[list[str]], Prompts]
@@ -55,6 +55,7 @@ class Parts:
     sampling: dict[str, Any]
     encode: Encode
     reference_sha256: str
+    shares_tokenizer: bool  # some reward model reads with the policy's tokenizer
 
     def prompts_at(self, step: int) -> Prompts:
         """The prompts of one step: an order keyed by the seed, epoch after epoch, each prompt ``samples`` times."""
@@ -72,6 +73,9 @@ class Parts:
         noise = seeding.uniforms(cfg.seed, "reference", range(len(some))[rows], cfg.sampling.max_new_tokens)
         with self.learner.whole() as actor:
             answers = generate(actor.policy, take(some, rows), noise=noise, **self.sampling)
+        seam = first_difference(self.tokenizer, answers.tokens, answers.attention) if self.shares_tokenizer else None
+        if seam is not None:  # B30
+            log.warning("the reward model reads an answer's text otherwise than it was sampled: %s", seam)
         opinions = self.texts.opinions(self.scorer, answers)
         self.scorer.fit([self.learner.gather(opinion) for opinion in opinions])
 
@@ -125,7 +129,8 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap)
     return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
                  prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
-                 reference_sha256=hash_module(reference.policy))  # fmt: skip
+                 reference_sha256=hash_module(reference.policy),
+                 shares_tokenizer=any(same_tokenizer(j.tokenizer, tokenizer) for j in judges.values()))  # fmt: skip
 
 
 def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Module]) -> Learner:
