@@ -1,4 +1,4 @@
-"""`course.map()`: the picture of the course, its notebooks in order, and the paths through them."""
+"""`course.map()`: the course as picture and list, and its paths; `course.broken()`: which notebook helps a sick run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from ppo_lab.course.captions import Drawn
 from ppo_lab.course.catalogue import NOTEBOOKS, PATHS, Notebook
 from ppo_lab.course.figures.course_map import course_map, facts
 from ppo_lab.course.html import INK, Card, show
+
+CELL = "padding:.1em .9em .1em 0;vertical-align:top;text-align:left"
 
 
 def map() -> None:
@@ -25,11 +27,37 @@ def map() -> None:
 
 def _row(book: Notebook) -> str:
     """Number and title (a link where there is something to open), goal, minutes."""
-    title = escape(f"{book.number} {book.title}")
-    if book.written:
-        title = f'<a href="{book.name}.ipynb">{title}</a>'
     minutes = f"{book.minutes} min" if book.written else "planned"
-    style = "padding:.1em .9em .1em 0;vertical-align:top;text-align:left"
-    return "".join(
-        ["<tr>", *(f'<td style="{style}">{cell}</td>' for cell in (title, escape(book.goal), minutes)), "</tr>"]
-    )
+    cells = (_title(book), escape(book.goal), minutes)
+    return "".join(["<tr>", *(f'<td style="{CELL}">{cell}</td>' for cell in cells), "</tr>"])
+
+
+def _title(book: Notebook) -> str:
+    """A link where there is something to open."""
+    title = escape(f"{book.number} {book.title}")
+    return f'<a href="{book.name}.ipynb">{title}</a>' if book.written else title
+
+
+BROKEN: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # what one sees, where to look first, which notebooks
+    ("a light is red, or a NaN", "mask, shift, padding, dropout", ("08", "14")),
+    ("the score stays flat", "explained variance, rates, clip fraction", ("13",)),
+    ("the KL runs away", "β, rates, early stop", ("10", "13")),
+    ("score up, answers worse", "gold beside the score, diversity", ("12",)),
+    ("answers shrink, or never end", "stop rate, length", ("11",)),
+    ("out of memory, or too slow", "the planner", ("16", "17")),
+)
+
+
+def broken() -> None:
+    """My run is broken: go here. A table from what one sees to the notebook; planned ones are plain text."""
+    books = {book.number: book for book in NOTEBOOKS.values()}
+    body, lines = "", []
+    for seen, look, numbers in BROKEN:
+        titles = [_title(books[n]) + ("" if books[n].written else " (planned)") for n in numbers]
+        cells = (escape(seen), escape(look), "<br>".join(titles))
+        body += "<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>"
+        lines.append(f"{seen}: {look}; {' '.join(numbers)}")
+    head = "".join(f'<th scope="col" style="{CELL}">{text}</th>' for text in ("you see", "look at", "then open"))
+    style = f"color:{INK};border-collapse:collapse"
+    whole = f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    show(Card("\n".join(lines), whole))
