@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,25 @@ def holds(rows: list[dict[str, Any]]) -> bool:
     return lean and sum(r["score_low"] > 0 for r in rows) >= min(2, len(rows))
 
 
+def in_a_process(seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """`one_seed` in a fresh process; its figures are printed as they come."""
+    command = [sys.executable, __file__, "--only", str(seed), "--folder", str(options.folder / f"seed_{seed}")]
+    command += [] if options.out is None else ["--out", str(options.out / f"seed_{seed}")]
+    done = subprocess.run([*command, *options.overrides], stdout=subprocess.PIPE, text=True, check=True)
+    row = json.loads(done.stdout.rsplit("RESULT ", 1)[1])
+    print(
+        f"seed {seed}: score {row['score_before']:+.3f} -> {row['score_after']:+.3f}, gain {row['score_gain']:+.3f}"
+        f" [{row['score_low']:+.3f}, {row['score_high']:+.3f}]; VADER gain {row['vader_gain']:+.3f} "
+        f"[{row['vader_low']:+.3f}, {row['vader_high']:+.3f}]; KL {row['ref_kl_sum']:.2f} nats; "
+        f"{row['seconds']:.0f} s, {row['peak_memory_mb']:.0f} MiB", flush=True,
+    )  # fmt: skip
+    return row
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     parser.add_argument("--only", type=int, help="run this seed in this process and print its figures as JSON")
     parser.add_argument("--folder", type=Path, default=Path("runs/smollm2"))
     parser.add_argument("--out", type=Path, help="keep config, metrics, samples, picture and figures here")
@@ -86,19 +103,8 @@ def main() -> int:
             keep(options.folder, options.out)
         print("RESULT " + json.dumps(row))
         return 0
-    rows = []
-    for seed in range(options.seeds):
-        command = [sys.executable, __file__, "--only", str(seed), "--folder", str(options.folder / f"seed_{seed}")]
-        command += [] if options.out is None else ["--out", str(options.out / f"seed_{seed}")]
-        done = subprocess.run([*command, *options.overrides], stdout=subprocess.PIPE, text=True, check=True)
-        row = json.loads(done.stdout.rsplit("RESULT ", 1)[1])
-        rows.append(row)
-        print(
-            f"seed {seed}: score {row['score_before']:+.3f} -> {row['score_after']:+.3f}, gain {row['score_gain']:+.3f}"
-            f" [{row['score_low']:+.3f}, {row['score_high']:+.3f}]; VADER gain {row['vader_gain']:+.3f} "
-            f"[{row['vader_low']:+.3f}, {row['vader_high']:+.3f}]; KL {row['ref_kl_sum']:.2f} nats; "
-            f"{row['seconds']:.0f} s, {row['peak_memory_mb']:.0f} MiB", flush=True,
-        )  # fmt: skip
+    with ThreadPoolExecutor(options.jobs) as pool:
+        rows = list(pool.map(lambda seed: in_a_process(seed, options), range(options.seeds)))
     if options.out is not None:
         command = " ".join(["python benchmarks/soak/smollm2.py", *options.overrides])
         (options.out / "result.json").write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
