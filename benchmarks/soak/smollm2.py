@@ -4,8 +4,9 @@
     python benchmarks/soak/smollm2.py [--seeds 3] [--folder runs/smollm2] [--out benchmarks/soak/results/smollm2]
 
 Each seed in a process of its own, so that its peak memory is its own. Measured: before and after on 128 fixed held-out
-prompts, last checkpoint, same sampling noise, paired; 95 % bootstrap interval of the reward-model score, VADER beside it. Claim: the
-interval lies above 0 for at least two of three seeds, each run takes at most 10 minutes and 8 GB. Exit status 1 if not.
+prompts, last checkpoint, same sampling noise, paired; 95 % bootstrap interval of the reward-model score, VADER beside
+it. Claim: the interval lies above 0 for at least two of three seeds, each run takes at most 10 minutes and 8 GB. Exit
+status 1 if not.
 """
 
 from __future__ import annotations
