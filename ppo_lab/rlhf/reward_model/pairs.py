@@ -163,7 +163,8 @@ def _rated(config: RLHFConfig, seed: int) -> Pairs:
     cfg, reviews = config.reward_model, load_reviews(review_folder(config.corpus))
 
     def pairs(n: int, split: str) -> list[Pair]:
-        rated = review_pairs(reviews, n, seed=seed, min_gap=max(cfg.min_gap, SOME), split=split)
-        return [Pair(prompt="", chosen=p.chosen, rejected=p.rejected, gap=p.gap, group=i) for i, p in enumerate(rated)]
+        size = cfg.answers if split == "train" else 2  # held-out pairs share no snippet
+        rated = review_pairs(reviews, n, seed=seed, min_gap=max(cfg.min_gap, SOME), split=split, group_size=size)
+        return [Pair(prompt="", chosen=p.chosen, rejected=p.rejected, gap=p.gap, group=p.group) for p in rated]
 
     return Pairs(train=pairs(cfg.pairs, "train"), held_out=pairs(cfg.held_out_pairs, "held_out"))
