@@ -1,7 +1,8 @@
 # make lab    set up, check, open the course           make demo   train a language model by PPO, about two minutes
 # make test   set up, lint, types, all tests           make soak   what is too long for continuous integration
 # make setup  only the virtual environment             make clean  remove what these made (runs/ stays)
-# make lint, make types, make tests: the three parts of make test
+# make lint, make types, make tests, make nbval: the parts of make test (nbval: outputs of the notebooks, where there are any)
+# make notebooks  run them and write them back         make docs   write docs/ and the marked parts of the READMEs anew
 #
 # PYTHON=python3.12   the interpreter to build .venv from (default: the first of Python 3.11 or newer found)
 # TORCH=cpu | cu126 … the build of torch to ask pytorch.org for (default: what the package index has)
@@ -14,11 +15,13 @@ RUN   ?= runs/demo
 JOBS  ?= 2
 TORCH ?=
 
+BOOKS := $(wildcard notebooks/*.ipynb)
+
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lint types tests demo soak clean
+.PHONY: help setup lab test lint types tests nbval chromium notebooks docs demo soak clean
 .NOTPARALLEL:
 
 help:
@@ -43,8 +46,12 @@ $(STAMP): requirements.txt pyproject.toml
 
 lab: setup
 	$(BIN)/ppo-lab check
-	@if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/jupyter lab notebooks; \
-	else echo "The notebooks are still to come: here is the four-model loop they take apart."; $(MAKE) --no-print-directory demo; fi
+ifneq ($(BOOKS),)
+	$(BIN)/ppo-lab lab
+else
+	@echo "The notebooks are still to come: here is the four-model loop they take apart."
+	@$(MAKE) --no-print-directory demo
+endif
 
 # $(call timed,name,command): run it, then say how long it took; fails as the command fails.
 define timed
@@ -54,7 +61,7 @@ endef
 
 # Every part runs, also after one failed.
 test: setup
-	@$(MAKE) --no-print-directory --keep-going lint types tests
+	@$(MAKE) --no-print-directory --keep-going lint types tests $(if $(BOOKS),nbval)
 
 lint: setup
 	$(call timed,lint,$(BIN)/ruff check .)
@@ -62,8 +69,27 @@ lint: setup
 types: setup
 	$(call timed,types,$(BIN)/mypy)
 
-tests: setup
+tests: setup chromium
 	$(call timed,tests,$(PY) -m pytest -q -n $(JOBS) --dist loadscope --durations 10)
+
+# One pass, every output compared: the options of NBVAL in tests/test_notebooks.py.
+nbval: setup
+	$(call timed,nbval,$(PY) -m pytest --nbval --nbval-current-env --nbval-cell-timeout 120 \
+		--nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider -q -n $(JOBS) --dist loadscope notebooks)
+
+# The browser tests need it, nothing else does. Installed where we are root (continuous integration, containers).
+chromium:
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1; then \
+		echo "Installing Chromium for the browser tests."; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null && exit 0; \
+	fi; echo "The browser tests will fail without Chromium: sudo apt-get install -y chromium"
+
+notebooks: setup
+	$(PY) -m ppo_lab.course.build
+
+docs: setup
+	$(PY) -m ppo_lab.course.docs
 
 demo: setup
 	rm -rf $(RUN)

@@ -100,6 +100,7 @@ def test_licence() -> None:
 
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    clean["PATH"] = os.pathsep.join([str(folder / ".venv" / "bin"), clean["PATH"]])
     return subprocess.run(["make", *words], cwd=folder, env=clean, capture_output=True, text=True)
 
 
@@ -110,6 +111,7 @@ def checkout(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / ".ready").touch()
+    plant(tmp_path, chromium="exit 0")  # or make would install it for us
     return tmp_path
 
 
@@ -171,12 +173,69 @@ def test_lab_stops_at_a_failed_check(checkout: Path) -> None:
 
 
 def test_lab_shows_the_demo_until_there_are_notebooks(checkout: Path) -> None:
-    plant(checkout, **{"ppo-lab": 'echo "did $*"', "jupyter": 'echo "did jupyter $*"'})
+    plant(checkout, **{"ppo-lab": 'echo "did $*"'})
     assert "did train rlhf/demo" in make(checkout, "lab").stdout
+    book(checkout)
+    done = make(checkout, "lab")
+    assert done.stdout.index("did check") < done.stdout.index("did lab\n") and "did train" not in done.stdout
+
+
+def book(checkout: Path) -> None:
+    """One notebook, so far as make can see."""
     (checkout / "notebooks").mkdir()
     (checkout / "notebooks" / "00_start_here.ipynb").touch()
-    done = make(checkout, "lab")
-    assert "did jupyter lab notebooks" in done.stdout and "did train" not in done.stdout
+
+
+def test_outputs_of_notebooks_are_a_part_of_the_tests_once_there_are_notebooks(checkout: Path) -> None:
+    good = {"ruff": "exit 0", "mypy": "exit 0", "python": 'case "$*" in *nbval*) exit 3;; esac'}
+    plant(checkout, **good)
+    assert make(checkout, "test").returncode == 0
+    book(checkout)
+    failed = make(checkout, "test")
+    assert failed.returncode != 0 and failed.stdout.count(" s, passed") == 3 and "== nbval: " in failed.stdout
+    plant(checkout, python='echo "did $*"')
+    assert make(checkout, "test").stdout.count(" s, passed") == 4
+
+
+def test_outputs_are_compared_as_the_tests_of_the_comparison_do(checkout: Path) -> None:
+    from test_notebooks import NBVAL
+
+    plant(checkout, python='echo "did $*"')
+    (line,) = re.findall(r"^did (.+)$", make(checkout, "nbval").stdout, re.M)
+    words = line.split()
+    assert words[:2] == ["-m", "pytest"] and words[-1] == "notebooks"
+    assert {word.replace(f"{ROOT}/", "") for word in NBVAL} <= {*words} and "loadscope" in words
+    assert "--nbval-lax" not in words
+
+
+def test_notebooks_and_documentation_are_made_by_the_package(checkout: Path) -> None:
+    plant(checkout, python='echo "did $*"')
+    assert "did -m ppo_lab.course.build" in make(checkout, "notebooks").stdout
+    assert "did -m ppo_lab.course.docs" in make(checkout, "docs").stdout
+
+
+@pytest.mark.parametrize(
+    ("user", "browser", "installs"), [("0", "", True), ("1000", "", False), ("0", "google-chrome", False)]
+)
+def test_chromium_is_installed_by_root_alone_and_once(checkout: Path, user: str, browser: str, installs: bool) -> None:
+    """A machine with nothing on its path but these; where it cannot be had, one line says what to type."""
+    (checkout / ".venv" / "bin" / "chromium").unlink()
+    plant(checkout, id=f"echo {user}", **{"apt-get": 'echo "did $*" >> note'}, **({browser: ""} if browser else {}))
+    environment = {"PATH": str(checkout / ".venv" / "bin")}
+    command = [shutil.which("make") or "make", "chromium"]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    note = checkout / "note"
+    did = note.read_text().splitlines() if note.exists() else []
+    assert did == (["did update -qq", "did install -y -qq chromium"] if installs else [])
+    assert ("sudo apt-get install -y chromium" in done.stdout) is (not installs and not browser)
+
+
+def test_make_looks_for_the_browsers_that_the_tests_look_for() -> None:
+    from ppo_lab.check import BROWSERS
+
+    (line,) = re.findall(r"for name in (.+?); do command", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert tuple(line.split()) == BROWSERS
 
 
 def test_soak_runs_marked_tests_and_scripts(checkout: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from ppo_lab.cli.shared import RUNS, expect_run, out, plain_errors, reading_copy
 
 app = typer.Typer(
     help="PPO and RLHF, taught by code that runs.",
-    epilog="First steps: ppo-lab check, ppo-lab train rlhf/demo, ppo-lab dashboard runs/demo",
+    epilog="First steps: ppo-lab check, ppo-lab lab, ppo-lab train rlhf/demo, ppo-lab dashboard runs/demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -149,6 +150,45 @@ def dashboard(run: RunFolder) -> None:
 
         for path in write_report(run):
             out.print(str(path))
+
+
+@app.command()
+def lab(
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="OPTION", help="For JupyterLab, after --, as -- --no-browser", show_default=False),
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Put newer versions beside your files.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only copy.")] = False,
+) -> None:
+    """Copy the course to my_course and open it.
+
+    You work in the copy; nothing in it is ever overwritten.
+    """
+    with plain_errors():
+        from ppo_lab.course.lab import launch_jupyterlab, open_course
+
+        if not no_open and find_spec("jupyterlab") is None:
+            raise ValueError('jupyterlab must be installed to open the course, found none; pip install "jupyterlab"')
+        copied = open_course(update=update, launch=False)
+        raise typer.Exit(0 if no_open else launch_jupyterlab(copied.folder, options or ()))
+
+
+@app.command()
+def grade(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Searched through for .ipynb files.")],
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Table to write.", show_default=False)
+    ] = None,
+) -> None:
+    """Grade the exercises of many notebooks.
+
+    Only exercise cells run, each in a process of its own with limits, on numbers that learners have not seen.
+    """
+    with plain_errors():
+        from ppo_lab.course.grade import grade as grade_folder
+
+        grade_folder(folder, csv)
 
 
 def show_version(wanted: bool) -> None:

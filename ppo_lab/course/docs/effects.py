@@ -1,0 +1,48 @@
+"""What happens as a setting rises, where its description in `ppo_lab.config` does not say."""
+
+from __future__ import annotations
+
+MEANINGS = {
+    "optimizer.actor_rate": "Base rate of the policy.",
+    "optimizer.critic_rate": "Base rate of the critic.",
+}
+EFFECTS = {
+    "seed": "Another number: another run of the same settings.",
+    "steps": "Higher: further from the reference, for more time; watch `eval_gold`.",
+    "threads": "Higher: faster for large models only.",
+    "corpus.size": "Higher: more different texts and prompts, longer set-up.",
+    "corpus.prompt_words": "Higher: more is given, less is left to the policy.",
+    "corpus.held_out": "Higher: a surer evaluation, fewer prompts to train on.",
+    "corpus.max_prompt_tokens": "Higher: longer prompts are let in, rollouts take more memory.",
+    "policy.width": "Higher: more capacity, slower with its square.",
+    "policy.heads": "Higher: more patterns of attention, each of them narrower.",
+    "policy.context": "Higher: longer prompt and answer fit, at the cost of memory.",
+    "policy.dropout": "Higher: less over-fitting before PPO, slower learning.",
+    "policy.trainable_layers": "Higher: more to learn with, more memory for gradients and Adam.",
+    "sft.weight_decay": "Higher: smaller weights, less memorising.",
+    "reward_model.held_out_pairs": "Higher: accuracy and calibration are known better.",
+    "reward_model.noise": "Higher: more wrong preferences, a less sure reward model.",
+    "reward_model.min_gap": "Higher: clearer pairs, and none of the hard ones.",
+    "reward_model.center": "Higher: scores stay nearer to 0.",
+    "reward_model.threshold": "Higher: a stricter entrance.",
+    "reward.penalty": "Higher: answers that do not stop cost more.",
+    "reward.timeout": "Higher: slow callables are waited for.",
+    "reward.batch": "Higher: fewer, larger forwards; more memory.",
+    "kl.target": "Higher: the policy may go further from the reference.",
+    "sampling.prompts": "Higher: less noise in a step, more time for it.",
+    "sampling.samples": "Higher: several answers to the same prompt, fewer different prompts for the same cost.",
+    "sampling.temperature": "Higher: flatter sampling, more exploration, worse single answers.",
+    "sampling.batch": "Higher: faster, more memory; the numbers stay the same.",
+    "critic.head_std": "Higher: louder values at the start, more noise in the first advantages.",
+    "critic.warmup": "Higher: a better critic before the policy moves, at the cost of steps.",
+    "ppo.value_clip": "Higher: the critic may move further a rollout.",
+    "optimizer.betas": "Higher: longer memory, smoother and slower to react.",
+    "optimizer.max_norm": "Higher: fewer gradients are shortened.",
+    "optimizer.warmup": "Higher: a gentler start.",
+    "optimizer.floor": "Higher: the last steps are still large.",
+    "evaluation.every": "Higher: less time, a coarser curve, a coarser choice of the best step.",
+    "evaluation.prompts": "Higher: less noise, more time.",
+    "checkpoint.every": "Higher: less disk traffic, more lost by a crash.",
+    "checkpoint.keep": "Higher: more disk.",
+    "log.samples": "Higher: more answers to read.",
+}
