@@ -148,7 +148,7 @@ class Logbook:
                     metrics.write_line(file, row)
         except OSError as error:
             raise LogError(
-                f"{self.folder / name} must be writable, got {error.strerror or error}; free some disk space, then resume"
+                f"{self.folder / name} must be writable, got {error.strerror or error}; free some disk, then resume"
             ) from error
 
     def _write_best(self) -> None:

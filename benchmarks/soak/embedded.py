@@ -3,8 +3,8 @@
     python benchmarks/soak/embedded.py [--seeds 10] [--folder runs/embedded]
 
 Claim, on 512 samples at temperature 1 from held-out prompts, last checkpoint: mean gold (VADER compound of prompt and
-response) at least 0.70, KL(π‖π_ref) (mean summed k1) below 8 nats, and the share of grammatical samples at most 5 points below the
-SFT model's own on the same prompts and noise. Exit status 1 if a seed misses it.
+response) at least 0.70, KL(π‖π_ref) (mean summed k1) below 8 nats, and the share of grammatical samples at most 5
+points below the SFT model's own on the same prompts and noise. Exit status 1 if a seed misses it.
 """
 
 from __future__ import annotations

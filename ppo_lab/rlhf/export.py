@@ -83,8 +83,11 @@ def verify(policy: torch.nn.Module, target: Path) -> dict[str, Any]:
                 empty += [name] if x.numel() == 0 else []
     unique = {p.data_ptr(): p.numel() * p.element_size() for p in policy.parameters()}
     if empty or size < sum(unique.values()):
-        raise ConfigError(f"export to {target} must hold {sum(unique.values())} bytes of weights, got {size}"
-                          f"{f' and empty tensors {empty[:3]}' if empty else ''}; free disk space and export again")  # fmt: skip
+        holes = f" and empty tensors {empty[:3]}" if empty else ""
+        raise ConfigError(
+            f"export to {target} must hold {sum(unique.values())} bytes of weights, got {size}{holes}; free disk space "
+            "and export again"
+        )
     again = load_policy(str(target))
     vocabulary = policy.get_input_embeddings().num_embeddings  # type: ignore[operator]
     tokens = torch.arange(min(32, vocabulary))[None]

@@ -68,7 +68,8 @@ class Parts:
     def fit_normalizers(self) -> None:
         """Every reward judges answers of the untouched policy: its first test, and gain and bias of its score."""
         cfg = self.config
-        some = take(self.prompts, seeding.permutation(len(self.prompts), cfg.seed, "reference")[: cfg.reward.references])
+        order = seeding.permutation(len(self.prompts), cfg.seed, "reference")
+        some = take(self.prompts, order[: cfg.reward.references])
         rows = self.learner.share(len(some))
         noise = seeding.uniforms(cfg.seed, "reference", range(len(some))[rows], cfg.sampling.max_new_tokens)
         with self.learner.whole() as actor:
@@ -113,11 +114,13 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
                     ", ".join(config.sampling.suppress))  # fmt: skip
     lens = Lens(config.sampling.temperature, sampling["suppress"], config.sampling.batch,
                 exact_kl=config.kl.placement == "loss" and config.kl.estimator == "exact")  # fmt: skip
-    judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, folder / "models" / "reward_model")
+    own = folder / "models" / "reward_model"
+    judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, own)
     if config.policy.trainable_layers is not None:
         train_last_layers(policy, config.policy.trainable_layers)
     reference = Reference(copy_trainable(policy))
-    frozen: dict[str, nn.Module] = {"reference": reference, **{name_of(i): judge.reader() for i, judge in judges.items()}}
+    frozen: dict[str, nn.Module] = {name_of(i): judge.reader() for i, judge in judges.items()}
+    frozen["reference"] = reference
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
     scorer = given(config, reward) if reward else build_scorer(config, callables, judges, learner)
     cap = config.sampling.max_new_tokens

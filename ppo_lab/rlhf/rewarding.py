@@ -146,5 +146,6 @@ def ask(learner: Learner, name: str, tokenizer: Any, batch: int) -> Reward:
 def given(config: RLHFConfig, reward: Reward) -> Scorer:
     """One callable handed over in Python."""
     if not callable(reward):
-        raise ConfigError(f"reward must be a callable reward(prompts, responses, **columns), got {type(reward).__name__}")
+        kind = type(reward).__name__
+        raise ConfigError(f"reward must be a callable reward(prompts, responses, **columns), got {kind}")
     return Scorer([Source(getattr(reward, "__name__", "reward"), reward)], config.reward)
