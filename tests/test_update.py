@@ -163,13 +163,18 @@ def test_two_ranks_share_one_minibatch(rows: int, scope: str) -> None:
     batch = make_batch(LENGTHS[:rows], steps=5)
     cfg = PLAIN.model_copy(update={"micro_batch": 1, "standardize": scope})
     gradients, forwards, alone = [], [], Watched()
-    accumulate(alone, batch, assess, cfg, Leash(0.2), policy_on=True)
+    sums, bins, widest = accumulate(alone, batch, assess, cfg, Leash(0.2), policy_on=True)
+    shares = []
     for rank in range(2):
         learner = Watched()
         learner.rank, learner.world = rank, 2
-        accumulate(learner, batch, assess, cfg, Leash(0.2), policy_on=True)
+        shares.append(accumulate(learner, batch, assess, cfg, Leash(0.2), policy_on=True))
         gradients.append({n: p.grad for n, p in learner.parameters.items()})
         forwards.append(len(learner.seen))
     assert forwards[0] == forwards[1]  # or one would wait for the other for ever (B39)
     for name, p in alone.parameters.items():
         torch.testing.assert_close(gradients[0][name] + gradients[1][name], p.grad, rtol=0, atol=1e-12)
+    for name, value in sums.items():
+        assert shares[0][0][name] + shares[1][0][name] == pytest.approx(value, abs=1e-12), name
+    assert torch.equal(shares[0][1] + shares[1][1], bins)
+    assert torch.equal(torch.maximum(shares[0][2], shares[1][2]), widest)

@@ -91,6 +91,7 @@ def test_warming_critic_leaves_the_policy_bit_equal() -> None:
     assert not torch.equal(before["critic"], learner.snapshot()["critic"])
     assert (metrics.policy_steps, metrics.optimizer_steps, metrics.early_stop) == (0, 8, 0)
     assert set(learner.multipliers[-8:]) == {(0.0, 0.5)}
+    assert all(not g["actor"].any() for g in learner.gradients[-8:])
 
 
 # --- advantages ------------------------------------------------------------------------------------------------------

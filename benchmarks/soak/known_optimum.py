@@ -120,19 +120,18 @@ def main() -> int:
     seeds = range(options.seeds or (3 if options.transformer else 15))
     betas = options.betas or ([0.1, 0.5] if options.transformer else [0.05, 0.1, 0.5])
     runs = transformers(seeds, betas, options.folder, options.set) if options.transformer else tables(seeds, betas)
+    settings = {} if options.transformer else {"ppo": PPO.model_dump(), "optimizer": OPTIMIZER.model_dump()}
+    head, rows = provenance() | settings, []
     print(HEAD)
-    rows = []
     for one in runs:
         rows.append(one)
         print(LINE.format(**one), "" if options.transformer or holds(one) else "  MISSED", flush=True)
-    lines = summary(rows)
-    for line in lines:
+        if options.out is not None:
+            kept = {**head, "summary": summary(rows), "runs": rows}
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for line in summary(rows):
         print(SUMMARY.format(**line))
-    if options.out is not None:
-        settings = {} if options.transformer else {"ppo": PPO.model_dump(), "optimizer": OPTIMIZER.model_dump()}
-        kept = {**provenance(), **settings, "summary": lines, "runs": rows}
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.transformer:
         return 0
     good = sum(map(holds, rows))
