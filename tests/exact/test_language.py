@@ -47,9 +47,8 @@ def equal(a: Tensor, b: Tensor) -> None:
 @pytest.mark.parametrize(("tokens", "length", "stop", "size"), [(4, 4, False, 256), (4, 4, True, 121), (2, 3, True, 4)])
 def test_every_sequence_is_there_once(tokens: int, length: int, stop: bool, size: int) -> None:
     world = make_language(0, tokens=tokens, length=length, stop=stop)
-    found = words(world)
+    found, end = words(world), tokens - 1
     assert len(found) == len(set(found)) == len(world) == size
-    end = tokens - 1
     for word in found:
         assert end not in word[:-1] or not stop
         assert len(word) == length or (stop and word[-1] == end)
@@ -257,8 +256,7 @@ def loss_gradient(world: Language, logits: Tensor, *, beta: float) -> Tensor:
     """Expected gradient of reward plus per-token KL in the loss, over every sequence: prefixes are where they are."""
     logits = logits.clone().requires_grad_()
     prefix = world.walk(world.sequence)[:, :-1].clamp(min=0)
-    kl = categorical_kl(logits, world.ref_logits)
-    share = world.logp_of(logits).exp()
+    kl, share = categorical_kl(logits, world.ref_logits), world.logp_of(logits).exp()
     score = (share * world.reward).sum()
     leash = (share.detach() * masked_sum(kl[prefix], world.mask, dim=-1)).sum()
     return torch.autograd.grad(score - beta * leash, logits)[0]
