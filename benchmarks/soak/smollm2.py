@@ -107,7 +107,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         rows = list(pool.map(lambda seed: in_a_process(seed, options), range(options.seeds)))
     if options.out is not None:
-        command = " ".join(["python benchmarks/soak/smollm2.py", *options.overrides])
+        command = " ".join([f"python benchmarks/soak/smollm2.py --jobs {options.jobs}", *options.overrides])
         (options.out / "result.json").write_text(json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
     print("the claim holds" if holds(rows) else "the claim does NOT hold")
     return 0 if holds(rows) else 1
