@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from small_runs import config, log_of, same_tensors
 
 from ppo_lab import checkpoint, metrics
 from ppo_lab.config import ConfigError, load_config
@@ -14,7 +15,6 @@ from ppo_lab.core.masking import masked_sum
 from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.score import RewardError
 from ppo_lab.rlhf.steps import rewards_of
-from runs import config, log_of, same_tensors
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from small_runs import BASE, config
 
 from ppo_lab import checkpoint
 from ppo_lab.config import ConfigError
@@ -13,7 +14,6 @@ from ppo_lab.core.masking import masked_sum
 from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.score import RewardError
 from ppo_lab.rlhf.steps import rewards_of
-from runs import BASE, config
 
 
 @pytest.mark.parametrize(
