@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,14 +12,16 @@ from ppo_lab import seeding
 from ppo_lab.config import ConfigError, load_config
 from ppo_lab.config.language import CorpusConfig, KLConfig
 from ppo_lab.core.kl import categorical_kl
-from ppo_lab.exact.language import make_language
+from ppo_lab.exact.language import Language, make_language
 from ppo_lab.exact.optimum import compare
 from ppo_lab.exact.tabular import TabularActorCritic, TabularReference
 from ppo_lab.learners.plain import PlainLearner
-from ppo_lab.rlhf import known_optimum, steps
-from ppo_lab.rlhf.assess import Lens
-from ppo_lab.rlhf.corpus.language import PROMPT, from_language, language_of, language_reward, sentences_of
-from ppo_lab.rlhf.known_optimum import PPO, Progress, observe, solve_by_ppo
+from ppo_lab.records import Responses
+from ppo_lab.rlhf import Run, known_optimum, steps
+from ppo_lab.rlhf.assess import Lens, opinions
+from ppo_lab.rlhf.corpus import SOURCES
+from ppo_lab.rlhf.corpus.language import PROMPT, from_language, language_of, language_reward, sentences_of, words_of
+from ppo_lab.rlhf.known_optimum import PPO, Progress, compare_run, enumerate_run, observe, solve_by_ppo
 from ppo_lab.rlhf.rewards import token_rewards
 
 BETA, ITERATIONS = 0.5, 100
@@ -138,3 +141,38 @@ def test_the_shipped_config_leaves_nothing_but_the_language_to_say() -> None:
     assert (cfg.sampling.max_new_tokens, cfg.sampling.temperature, cfg.reward.normalize) == (world.length, 1.0, "none")
     assert (cfg.ppo.gamma, cfg.reward.clip) == (1.0, None)
     assert known_optimum.PPO.gamma == 1.0
+
+
+@pytest.mark.parametrize("name", ["3x3", "4x2-stop"])
+def test_a_run_is_compared_by_enumerating_its_own_reference(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "language", from_language)
+    suppress = ["<pad>", "<bos>", "<unk>", "say", *([] if "stop" in name else ["<eos>"])]
+    cfg = load_config("rlhf/language", [
+        f"corpus.path={name}", "corpus.size=200", "corpus.held_out=4", "evaluation.prompts=4", "sft.steps=9", "steps=2",
+        "policy.layers=1", "policy.width=16", "sampling.prompts=16", f"sampling.max_new_tokens={name[2]}",
+        f"sampling.suppress=[{', '.join(map(repr, suppress))}]", "ppo.epochs=1", "optimizer.actor_rate=0.03",
+    ])  # fmt: skip
+    run = Run(cfg, folder=tmp_path / "run", reward=language_reward(cfg.corpus, cfg.seed))
+    before = compare_run(run)
+    assert (before.regret, before.kl_to_reference) == (1.0, 0.0)
+    list(run)
+    world, logp, ref_logp = enumerate_run(run)
+    assert compare_run(run).kl_to_reference > 1e-3
+    seen = opinions(run.learner, every_answer(run, world), run.parts.lens)  # as the recipe itself looks at answers
+    for mine, theirs in ((logp, "logp"), (ref_logp, "ref_logp")):
+        torch.testing.assert_close(mine, seen[theirs].sum(-1).double(), rtol=0, atol=1e-5)  # float32 model
+
+
+def every_answer(run: Run, world: Language) -> Responses:
+    """Each sequence once, as `generate` would hand it over."""
+    tokenizer, rows = run.parts.tokenizer, len(world)
+    ids = tokenizer.convert_tokens_to_ids([*words_of(world), tokenizer.eos_token])
+    response = torch.tensor(ids)[world.sequence]
+    prompts = run.parts.encode([PROMPT] * rows)
+    return Responses(
+        tokens=torch.cat([prompts.tokens, response], -1), attention=torch.cat([prompts.attention, world.mask], -1),
+        response=response, mask=world.mask, stopped=torch.ones(rows, dtype=torch.bool), index=prompts.index,
+        logp=torch.zeros(response.shape), policy_version=torch.zeros(rows, dtype=torch.long),
+    )  # fmt: skip
