@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ppo_lab import seeding
 from ppo_lab.config import ConfigError, RLHFConfig
-from ppo_lab.config.language import RewardSource
 from ppo_lab.learners import Learner
 
 from .corpus import Corpus
+from .corpus.language import language_reward
 from .gold import vader
 from .models.actor_critic import trunk_of
 from .models.build import build_reward_model, load_reward_model, load_tokenizer, resolve
@@ -59,14 +59,16 @@ class RewardModel:
         return copy.deepcopy(trunk_of(self.model)).requires_grad_(True)
 
 
-def check_sources(sources: Sequence[RewardSource]) -> dict[int, Reward]:
+def check_sources(config: RLHFConfig) -> dict[int, Reward]:
     """Callables by source number, imported before any work is done; models are looked at when they are loaded."""
     found: dict[int, Reward] = {}
-    for i, source in enumerate(sources):
+    for i, source in enumerate(config.reward.sources):
         if source.kind == "callable":
             found[i] = load_callable(source.path, f"reward.sources.{i}.path")
         elif source.kind == "vader":
             found[i] = vader
+        elif source.kind == "language":
+            found[i] = language_reward(config.corpus, config.seed)
     return found
 
 

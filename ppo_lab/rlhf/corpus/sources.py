@@ -15,6 +15,7 @@ from ppo_lab.config import ConfigError
 from ppo_lab.config.language import CorpusConfig
 
 from . import grammar
+from .language import from_language
 from .split import Corpus, split_by_prompt
 
 Source = Callable[[CorpusConfig, int], Corpus]
@@ -127,6 +128,7 @@ SOURCES: dict[str, Source] = {
     "jsonl": from_jsonl,
     "dataset": from_dataset,
     "human-reviews": from_reviews,
+    "language": from_language,
 }
 
 
