@@ -94,7 +94,6 @@ def test_first_words_keeps_the_text_as_it_stands():
         ({"kind": "jsonl", "path": "{empty}"}, "must hold at least one text, got none"),
         ({"kind": "text", "path": "{one}"}, "corpus.held_out needs at least two different prompts"),
         ({"prompt_words": (4, 2)}, r"corpus.prompt_words must be \[fewest, most\], got \[4, 2\]; use \[2, 4\]"),
-        ({"kind": "language"}, "corpus.kind must be one of grammar, text, .* got 'language'"),
     ],
 )
 def test_bad_corpora_are_named(tmp_path, settings, message):
