@@ -4,10 +4,13 @@ The direction is always said: ``categorical_kl(p, q)`` is KL(p‖q), and an esti
 π*. Of samples from the old policy, ``k(old_logp, logp)`` estimates KL(old‖new). Where an estimator may stand:
 
 * in the reward: k1, unbiased; its row sum is the sequence's log ratio. (k3 there is allowed with a warning.)
-* in the loss: k2 or the exact KL. k1 in the loss has zero expected gradient, k3 has the gradient of KL(ref‖π).
+* in the loss: k2 or the exact KL, of each token by itself. Over more than one token neither charges a token for the KL
+  that it leads to later, so training ends at another policy than π* ∝ π_ref·exp(R/β); k1 in the reward ends at π*.
+  k1 in the loss has zero expected gradient, k3 has the gradient of KL(ref‖π).
 * in a log: k1 is unbiased and may be negative; k3 is unbiased, never negative and steadier near 0.
 
-Source: Schulman 2020, Approximating KL divergence.
+Sources: Schulman 2020, Approximating KL divergence; Tang & Munos 2025, On a few pitfalls in KL divergence gradient
+estimation for RL.
 """
 
 from __future__ import annotations
@@ -67,7 +70,9 @@ def k1(logp: Tensor, ref_logp: Tensor) -> Tensor:
 def k2(logp: Tensor, ref_logp: Tensor) -> Tensor:
     r"""Estimator :math:`\frac12 (\log \pi - \log \pi_{ref})^2` of KL(π‖ref) from samples of π: biased, steady. (...).
 
-    In a loss its expected gradient is exactly that of KL(π‖ref), which no other estimator's is.
+    In a loss its expected gradient is that of KL(π‖ref) of the *same token*, which no other estimator's is. A sum of it
+    over T > 1 tokens leaves out what a token does to the KL of later ones; half the squared row sum of k1 has the
+    gradient of the whole sequence's KL. Source: Tang & Munos 2025.
 
     >>> k2(torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.0]))
     tensor([0.1250, 0.5000])
