@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from torch import Tensor
 
-from ppo_lab.course.exercises import advantages, clipping, rlhf, start_here, transfer, update
+from ppo_lab.course.exercises import advantages, clipping, endings, rlhf, start_here, transfer, update
 from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
 from ppo_lab.course.exercises.judge import Verdict, examine, obeyed, same
 from ppo_lab.course.exercises.outcome import call
@@ -15,7 +15,7 @@ EXERCISES: dict[str, Exercise] = {
     entry.name: entry
     for entry in (
         start_here.MASKED_MEAN, clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, advantages.TD_ERRORS,
-        advantages.GAE, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
+        advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
     )
 }  # fmt: skip
