@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ppo_lab import seeding
+from ppo_lab import faults, seeding
 from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.core.importance import log_ratio
 from ppo_lab.core.kl import k1, k2, k3
@@ -25,6 +25,7 @@ from ppo_lab.core.objectives import (
     clip_fraction,
     clipped_surrogate,
     kl_penalized,
+    log_band,
     reinforce,
     surrogate,
 )
@@ -95,8 +96,7 @@ def accumulate(
     """
     if cfg.standardize == "minibatch":
         part = replace(part, advantage=standardize(part.advantage, part.mask))
-    length = part.mask.shape[-1] if cfg.reduction == "fixed_length" else None
-    weight = step_weights(part.mask, cfg.reduction, length=length, dtype=upcast(part.advantage).dtype)
+    weight = step_weights(part.mask, cfg.reduction, length=row_length(part, cfg), dtype=upcast(part.advantage).dtype)
     micro = cfg.micro_batch or len(part)
     sums = torch.zeros(len(SUMS), dtype=torch.float64)
     bins = torch.zeros(len(HISTOGRAM_EDGES) + 1, dtype=torch.float64)
@@ -122,12 +122,32 @@ def accumulate(
     return dict(zip(SUMS, totals[: len(SUMS)].tolist(), strict=True)), totals[len(SUMS) :], widest
 
 
+def row_length(part: StepBatch, cfg: PPOConfig) -> int | None:
+    """The constant of the reduction ``fixed_length``; None for the others.
+
+    It is the batch's ``length``, never the width of its tensors: answers are trimmed to the longest, which would then
+    set the size of everyone's step. Single steps ``(N,)`` are rows of length 1.
+    """
+    if cfg.reduction != "fixed_length":
+        return None
+    if part.mask.dim() == 1:
+        return len(part)
+    if part.length is None or part.length < part.mask.shape[-1]:
+        raise ValueError(
+            f"ppo.reduction fixed_length needs StepBatch.length of at least the {part.mask.shape[-1]} steps of a row, "
+            f"got {part.length}; give the cap of an answer (sampling.max_new_tokens), or the steps of the rollout"
+        )
+    return part.length
+
+
 def loss_and_sums(
     seen: Assessment, part: StepBatch, weight: Tensor, cfg: PPOConfig, leash: Leash, *, policy_on: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One micro-batch's share of the loss, its sums in the order of `SUMS`, and the log-ratios (detached)."""
     mask = part.mask
     lr = log_ratio(seen.logp, part.old_logp, mask)
+    if faults.active("ratio_from_probabilities"):
+        lr = select((seen.logp.exp() / part.old_logp.exp()).log(), mask)
     value, target = select(seen.value, mask), select(part.return_, mask)
     old_value = select(part.old_value, mask)
     entropy = select(seen.entropy, mask)
@@ -161,6 +181,9 @@ def loss_and_sums(
 def policy_objective(seen: Assessment, part: StepBatch, lr: Tensor, cfg: PPOConfig) -> Tensor:
     """What the policy maximises, per step, by ``cfg.objective``."""
     advantage = select(part.advantage, part.mask)
+    if cfg.objective == "clip" and faults.active("min_left_out"):
+        low, high = log_band(cfg.clip)
+        return surrogate(lr.clamp(low, high), advantage)
     if cfg.objective == "clip":
         return clipped_surrogate(lr, advantage, clip=cfg.clip, dual_clip=cfg.dual_clip or math.inf)
     if cfg.objective == "surrogate":

@@ -1,0 +1,90 @@
+"""What can be broken on purpose, one switch a fault, read in the real code at the place that misbehaves.
+
+A notebook plants a fault, shows which light goes on, and takes it out again:
+
+    with faults.planted("min_left_out"):
+        list(control.Run(config))
+
+Nothing else switches one on: no config, no environment variable, no argument of the command line. A planted fault is
+seen by the code that runs inside the ``with`` block and by nobody else: not by another thread, not by another task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One mistake that real code has made."""
+
+    name: str
+    breaks: str  # what is done instead of the right thing
+    symptom: str  # what a log shows
+    notebook: str  # where it is looked at
+
+    def __post_init__(self) -> None:
+        for field in ("breaks", "symptom", "notebook"):
+            if not getattr(self, field).strip():
+                raise ValueError(f"fault {self.name} needs {field}, got nothing; say it in one sentence")
+
+
+ALL = (
+    Fault(
+        "min_left_out",
+        "the clipped term stands alone, without the minimum that makes it pessimistic",
+        "a bad step whose ratio has left the band gets no gradient and never comes back: clip_fraction grows from "
+        "epoch to epoch, the policy KL runs off",
+        "04_clipping",
+    ),
+    Fault(
+        "ratio_from_probabilities",
+        "the ratio is a quotient of two probabilities, not exp of a difference of logs",
+        "both probabilities underflow to 0, the ratio is NaN and so is the gradient: policy_loss and first_ratio_error "
+        "are NaN, every step is skipped",
+        "03_importance_sampling",
+    ),
+)
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}
+_planted: ContextVar[frozenset[str]] = ContextVar("planted", default=frozenset())
+
+
+def active(name: str) -> bool:
+    """Whether this fault is planted here and now. Read at the place that misbehaves.
+
+    >>> active("min_left_out")
+    False
+    """
+    return _known(name) in _planted.get()
+
+
+@contextmanager
+def planted(*names: str) -> Iterator[None]:
+    """These faults are active inside the block, besides those of a block around it; however it is left, they are gone.
+
+    Raises:
+        ValueError: a name is not in `FAULTS`; nothing has been planted then.
+
+    >>> with planted("min_left_out"):
+    ...     active("min_left_out")
+    True
+    """
+    if not names:
+        raise ValueError(f"planted() needs the name of a fault, got none; known: {', '.join(FAULTS)}")
+    token = _planted.set(_planted.get() | {_known(name) for name in names})
+    try:
+        yield
+    finally:
+        _planted.reset(token)
+
+
+def _known(name: str) -> str:
+    if name in FAULTS:
+        return name
+    near = get_close_matches(str(name), FAULTS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAULTS)}"
+    raise ValueError(f"{name!r} is not a fault; {hint}")
