@@ -96,6 +96,7 @@ class StepBatch:
     return_: Tensor
     mask: Tensor
     ref_logp: Tensor | None = None  # where the KL to the reference stands in the loss
+    length: int | None = None  # most steps a row could have (cap, or T of the rollout); `fixed_length` divides by it
 
     def __len__(self) -> int:
         return len(self.mask)

@@ -97,6 +97,7 @@ def make_batch(lengths: tuple[int, ...] = LENGTHS, *, seed: int = 0, drift: floa
         return_=now["value"] + normal(rows, steps),
         mask=torch.arange(steps) < torch.tensor(lengths)[:, None],
         ref_logp=now["logp"] + 0.5 * normal(rows, steps),
+        length=steps + 3,  # wider than any row here: no reduction may mistake the tensors' width for it
     )
 
 
@@ -152,7 +153,7 @@ def kl_by_hand(d: float, estimator: str) -> tuple[float, float]:
 def by_hand(model: Linear, batch: StepBatch, cfg: PPOConfig, leash: Leash) -> dict[str, Any]:
     """Gradients and metrics of one minibatch, a loop over tokens; d log π(a) / d logit_k = [a = k] - π(k)."""
     actor, critic = torch.zeros_like(model.actor), torch.zeros_like(model.critic)
-    lengths, steps = batch.mask.sum(-1).tolist(), batch.mask.shape[-1]
+    lengths, steps = batch.mask.sum(-1).tolist(), batch.length or 0
     out: Counter[str] = Counter()
     ratios = []
     for b, n in enumerate(lengths):

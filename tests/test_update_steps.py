@@ -128,6 +128,39 @@ def test_the_batch_is_not_changed() -> None:
     assert all(torch.equal(getattr(batch, k), v) for k, v in before.items())
 
 
+# --- a constant length -----------------------------------------------------------------------------------------------
+
+FIXED = PLAIN.model_copy(update={"reduction": "fixed_length", "minibatches": 2, "micro_batch": 1})
+
+
+def test_the_fixed_length_is_the_cap_and_not_the_longest_answer() -> None:
+    long = make_batch((8, 8, 2, 1))
+    for rows in (slice(0, 2), slice(2, 4)):  # a minibatch of short answers, trimmed or not
+        part = take(long, rows)
+        longest = int(part.mask.sum(-1).max())
+        names = ("old_logp", "old_value", "advantage", "return_", "mask", "ref_logp")
+        inputs = replace(part.inputs, obs=part.inputs.obs[:, :longest], action=part.inputs.action[:, :longest])
+        trimmed = replace(part, inputs=inputs, **{name: getattr(part, name)[:, :longest] for name in names})
+        losses = [update(Watched(), batch, PLAIN.model_copy(update={"reduction": "fixed_length"}))
+                  for batch in (part, trimmed)]  # fmt: skip
+        assert losses[0].policy_loss == pytest.approx(losses[1].policy_loss, abs=1e-12)
+        assert losses[0].gradient_norm == pytest.approx(losses[1].gradient_norm, abs=1e-12)
+
+
+def test_the_size_of_a_step_falls_with_the_cap() -> None:
+    batch = make_batch()
+    cfg = PLAIN.model_copy(update={"reduction": "fixed_length"})
+    norms = [update(Watched(), replace(batch, length=n), cfg).gradient_norm for n in (8, 16, 32)]
+    assert norms[0] == pytest.approx(2 * norms[1], rel=1e-12) and norms[1] == pytest.approx(2 * norms[2], rel=1e-12)
+
+
+def test_a_constant_length_must_be_known() -> None:
+    batch = make_batch()
+    for length in (None, 4):
+        with pytest.raises(ValueError, match=rf"needs StepBatch.length of at least the 5 steps .* got {length}; give"):
+            update(Watched(), replace(batch, length=length), FIXED)
+
+
 # --- metrics over several minibatches --------------------------------------------------------------------------------
 
 

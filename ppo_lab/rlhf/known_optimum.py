@@ -86,7 +86,7 @@ def solve_by_ppo(
         rollout = observe(learner, language, noise, lens)
         reward = rewards_of(rollout, beta=beta, cfg=kl)
         advantage, target = advantages(rollout, reward, cfg)
-        batch = step_batch(rollout, advantage, target, cfg=kl)
+        batch = step_batch(rollout, advantage, target, cfg=kl, cap=language.length)
         rate = rate_multiplier(step, optimizer, total=iterations)
         update = ppo_update(learner, batch, assess, cfg, seed=seeding.key(seed, step), actor=rate, critic=rate,
                             leash=leash_of(beta, kl))  # fmt: skip

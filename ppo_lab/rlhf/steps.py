@@ -67,8 +67,8 @@ def advantages(rollout: TextRollout, reward: Tensor, cfg: PPOConfig) -> tuple[Te
     return advantage, advantage + rollout.value
 
 
-def step_batch(rollout: TextRollout, advantage: Tensor, target: Tensor, *, cfg: KLConfig) -> StepBatch:
-    """What `ppo_update` learns from."""
+def step_batch(rollout: TextRollout, advantage: Tensor, target: Tensor, *, cfg: KLConfig, cap: int) -> StepBatch:
+    """What `ppo_update` learns from; ``cap`` is ``sampling.max_new_tokens``, whatever the longest answer here."""
     return StepBatch(
         inputs=inputs_of(rollout.responses),
         old_logp=rollout.old_logp,
@@ -77,6 +77,7 @@ def step_batch(rollout: TextRollout, advantage: Tensor, target: Tensor, *, cfg: 
         return_=target,
         mask=rollout.responses.mask,
         ref_logp=rollout.ref_logp if cfg.placement == "loss" else None,
+        length=cap,
     )
 
 

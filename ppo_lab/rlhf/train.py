@@ -95,7 +95,7 @@ class Run:
                 # 4 credit flows back
                 advantage, target = advantages(rollout, reward, cfg.ppo)
                 # 5 one batch, complete, the same on every rank
-                batch = step_batch(rollout, advantage, target, cfg=cfg.kl)
+                batch = step_batch(rollout, advantage, target, cfg=cfg.kl, cap=cfg.sampling.max_new_tokens)
                 clock.lap("score")
             # 6 epochs of clipped steps; a warming critic learns alone
             rate = rate_multiplier(self.step, cfg.optimizer, total=cfg.steps)

@@ -111,6 +111,24 @@ def test_a_process_reward_is_added_token_by_token(tmp_path):
     assert step.score_mean == 0.0 and step.reward_mean > 0
 
 
+def test_answers_are_weighed_by_the_cap_and_not_by_the_longest_one(tmp_path, monkeypatch):
+    from ppo_lab.rlhf import train
+
+    seen = []
+
+    def watched(learner, batch, *args, **options):
+        seen.append(batch)
+        return ppo_update(learner, batch, *args, **options)
+
+    ppo_update = train.ppo_update
+    monkeypatch.setattr(train, "ppo_update", watched)
+    words = ". the it a and is was in not i we while that but to picture this very movie has".split()
+    short = dict(sampling__max_new_tokens=40, sampling__stop=words)  # all answers end before the cap
+    run = Run(config(steps=1, ppo__reduction="fixed_length", **short), folder=tmp_path / "run")
+    next(iter(run))
+    assert seen[0].mask.shape[-1] < seen[0].length == 40
+
+
 def test_folders_are_not_mixed(tmp_path):
     run = Run(config(steps=1), folder=tmp_path / "run")
     list(run)
