@@ -8,6 +8,7 @@ fixed prompts · ``baseline.json`` the evaluation before training · ``best.json
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -107,8 +108,8 @@ class Logbook:
             _replace(self.folder / "baseline.json", json.dumps(metrics.encode(row), indent=1))
 
     def note_best(self, step: int, objective: float) -> bool:
-        """Remember the step if its held-out objective is the highest so far; True if it is."""
-        if self.best is not None and not objective > self.best["eval_objective"]:
+        """Remember the step if its held-out objective is the highest so far; True if it is. NaN is never."""
+        if not objective > (-math.inf if self.best is None else self.best["eval_objective"]):
             return False
         self.best = {"step": step, "eval_objective": objective}
         if self.writes:

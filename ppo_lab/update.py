@@ -36,6 +36,7 @@ from ppo_lab.records import HISTOGRAM_EDGES, Assessment, StepBatch, UpdateMetric
 
 Assess = Callable[[Learner, Any], Assessment]
 SUMS = ("policy", "value", "steps", "entropy", "k1", "k3", "outside", "active", "value_outside", "ref_kl")
+MOST_LOG = 709.0  # above it e^x is no float64
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,11 @@ def reference_kl(seen: Assessment, part: StepBatch, leash: Leash) -> Tensor:
     return estimator(select(seen.logp, part.mask), select(part.ref_logp, part.mask))
 
 
+def larger(a: float, b: float) -> float:
+    """The larger of two numbers, NaN where one of them is: ``max`` would keep or drop it by their order."""
+    return a if math.isnan(a) or a > b else b
+
+
 @dataclass
 class Tally:
     """Sums over the minibatches of one update."""
@@ -213,6 +219,7 @@ class Tally:
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
     bins: Tensor = field(default_factory=lambda: torch.zeros(len(HISTOGRAM_EDGES) + 1, dtype=torch.float64))
     norms: list[float] = field(default_factory=list)
+    largest_norm: float = 0.0
     widest: float = -math.inf
     first_ratio_error: float | None = None
     policy_steps: int = 0
@@ -223,10 +230,11 @@ class Tally:
         for name in SUMS:
             self.sums[name] += sums[name]
         self.bins += bins
-        self.widest = max(self.widest, float(widest[0]))
+        self.widest = larger(self.widest, float(widest[0]))
         if self.first_ratio_error is None:
             self.first_ratio_error = float(widest[1])
         self.norms.append(norm)
+        self.largest_norm = larger(self.largest_norm, norm)
         self.policy_steps += moved
 
     def metrics(self, cfg: PPOConfig, leash: Leash) -> UpdateMetrics:
@@ -242,11 +250,11 @@ class Tally:
             clip_fraction=mean["outside"],
             active_clip_fraction=mean["active"],
             value_clip_fraction=mean["value_outside"] if cfg.value_clip is not None else None,
-            ratio_max=math.exp(min(self.widest, 700.0)),
+            ratio_max=math.inf if self.widest > MOST_LOG else math.exp(self.widest),
             first_ratio_error=self.first_ratio_error or 0.0,
             log_ratio_histogram=tuple(int(x) for x in self.bins.tolist()),
             gradient_norm=sum(self.norms) / count,
-            gradient_norm_max=max(self.norms),
+            gradient_norm_max=self.largest_norm,
             optimizer_steps=count,
             policy_steps=self.policy_steps,
             early_stop=self.early_stop,

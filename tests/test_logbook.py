@@ -57,6 +57,7 @@ def test_resume_before_the_first_checkpoint_starts_anew(tmp_path):
 
 def test_the_best_checkpoint_stays_and_nan_is_never_best(tmp_path):
     it = book(tmp_path / "run")
+    assert not it.note_best(0, float("nan")) and it.best is None  # or nothing would ever be better
     assert it.note_best(1, 5.0)
     save(it, 1)
     for step, objective in [(2, 4.0), (3, float("nan")), (4, 5.0)]:

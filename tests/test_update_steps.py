@@ -200,6 +200,35 @@ def test_histogram_counts_every_step_in_its_bin() -> None:
     assert expected[0] and expected[40] and expected[20]
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("row", range(4))
+def test_one_ratio_that_is_not_finite_shows_whichever_minibatch_it_is_in(row: int, bad: float) -> None:
+    batch = make_batch((2, 2, 2, 2))
+    spoilt = batch.old_logp.clone()
+    spoilt[row, 1] = -bad  # log r is NaN, or inf
+    cfg = PLAIN.model_copy(update={"minibatches": 4})
+    metrics = update(Watched(), replace(batch, old_logp=spoilt), cfg)
+    place = seeding.permutation(4, 3, "minibatches", 0).tolist().index(row)
+    assert math.isfinite(metrics.first_ratio_error) == (place > 0)
+    assert math.isnan(metrics.ratio_max) if math.isnan(bad) else metrics.ratio_max == math.inf
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_one_gradient_that_is_not_finite_shows_whichever_minibatch_it_is_in(row: int) -> None:
+    batch = make_batch((2, 2, 2, 2))
+    spoilt = batch.advantage.clone()
+    spoilt[row, 1] = math.nan
+    cfg = PLAIN.model_copy(update={"minibatches": 4, "objective": "surrogate"})  # a clip may cut a NaN off
+    metrics = update(Watched(), replace(batch, advantage=spoilt), cfg)
+    assert math.isnan(metrics.gradient_norm_max) and math.isfinite(metrics.ratio_max)
+
+
+def test_a_ratio_above_what_a_float_holds_is_inf() -> None:
+    batch = make_batch((2, 2))
+    metrics = update(Watched(), replace(batch, old_logp=batch.old_logp - 800), PLAIN)
+    assert metrics.ratio_max == math.inf
+
+
 def test_a_broken_gradient_moves_nothing_and_shows() -> None:
     learner, batch = Watched(), make_batch()
     broken = replace(batch, advantage=batch.advantage.masked_fill(batch.mask, math.nan))
