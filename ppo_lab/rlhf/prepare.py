@@ -24,6 +24,7 @@ from ppo_lab.records import Prompts, TextRollout, take
 
 from .assess import Lens
 from .corpus import Corpus, encode_prompts, load_corpus
+from .corpus.language import check_language
 from .evaluate import HeldOut
 from .generate import generate
 from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainable, trunk_of
@@ -149,6 +150,8 @@ def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Mo
 def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, Any]:
     """What `generate` needs besides prompts and noise; one warning names what is filtered."""
     suppressed = token_ids(tokenizer, config.sampling.suppress, field="sampling.suppress")
+    if config.corpus.kind == "language":
+        check_language(config, tokenizer)
     own_eos = getattr(getattr(policy, "generation_config", None), "eos_token_id", None)
     return {
         "max_new_tokens": config.sampling.max_new_tokens,

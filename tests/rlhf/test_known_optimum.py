@@ -165,6 +165,28 @@ def test_a_run_is_compared_by_enumerating_its_own_reference(
         torch.testing.assert_close(mine, seen[theirs].sum(-1).double(), rtol=0, atol=1e-5)  # float32 model
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("sampling.max_new_tokens=3", "sampling.max_new_tokens must be 4 .* got 3; set sampling.max_new_tokens: 4"),
+        ("sampling.temperature=0.7", "sampling.temperature must be 1.0 .* got 0.7"),
+        ("sampling.stop=[a]", r"sampling.stop must be \[\] .* got \['a'\]"),
+        ("ppo.gamma=0.99", "ppo.gamma must be 1.0 .* got 0.99"),
+        ("reward.normalize=reference", "reward.normalize must be none .* got reference"),
+        ("reward.missing_eos=subtract", "reward.missing_eos must be none"),
+        ("sampling.suppress=[<pad>, <bos>, <unk>, say]", r"sampling.suppress must .*1 others not named\); set "
+                                                         r"sampling.suppress: \[<pad>, <bos>, <eos>, <unk>, say\]"),
+        ("sampling.suppress=[<pad>, <bos>, <eos>, <unk>, say, b]", "sampling.suppress must .*'b' named"),
+        ("corpus.path=5x4-stop", "sampling.suppress must .*'<eos>' named"),
+    ],
+)  # fmt: skip
+def test_settings_of_another_problem_are_refused_before_any_training(change: str, message: str, tmp_path: Path) -> None:
+    cfg = load_config("rlhf/language", ["corpus.size=200", change])
+    with pytest.raises(ConfigError, match=message):
+        Run(cfg, folder=tmp_path / "run")
+    assert not (tmp_path / "run" / "models").exists()
+
+
 def every_answer(run: Run, world: Language) -> Responses:
     """Each sequence once, as `generate` would hand it over."""
     tokenizer, rows = run.parts.tokenizer, len(world)

@@ -11,16 +11,21 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config import ConfigError
-from ppo_lab.config.language import CorpusConfig
+from ppo_lab.config.language import CorpusConfig, RLHFConfig
 from ppo_lab.exact.language import Language, make_language
 
+from ..tokens import token_ids
 from .split import Corpus
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PROMPT = "say"
 DEFAULT = "4x4"
@@ -55,6 +60,39 @@ def sentences_of(language: Language) -> list[str]:
     words = [*words_of(language), ""]
     rows = zip(language.sequence.tolist(), language.mask.sum(-1).tolist(), strict=True)
     return [" ".join(words[token] for token in row[:n]).strip() for row, n in rows]
+
+
+def check_language(config: RLHFConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse settings under which the enumerated optimum would be that of another problem.
+
+    Raises:
+        ConfigError: answers that are no sentences, a tempered sampler, a discount, or a score that is not R(y).
+    """
+    language, name = language_of(config.corpus, config.seed), config.corpus.path or DEFAULT
+    rules: list[tuple[str, Any, Any, str]] = [
+        ("sampling.max_new_tokens", config.sampling.max_new_tokens, language.length, "the length of its sentences"),
+        ("sampling.temperature", config.sampling.temperature, 1.0, "the optimum is of the untempered policy"),
+        ("sampling.stop", list(config.sampling.stop), [], "only its own end ends a sentence"),
+        ("ppo.gamma", config.ppo.gamma, 1.0, "R(y) counts in full at each token"),
+        ("reward.normalize", config.reward.normalize, "none", "β is a price in units of R(y)"),
+        ("reward.missing_eos", config.reward.missing_eos, "none", "a sentence at the cap is whole"),
+    ]
+    for field, got, value, why in rules:
+        if got != value:
+            rule = f"{field} must be {value} for the language {name} ({why})"
+            raise ConfigError(f"{rule}, got {got}; set {field}: {value}")
+    ids = tokenizer.convert_tokens_to_ids(words_of(language))
+    ids += [] if language.stop is None else [tokenizer.eos_token_id]
+    never = token_ids(tokenizer, config.sampling.suppress, field="sampling.suppress")
+    loose, missed = set(range(len(tokenizer))) - {*ids, *never}, {*ids} & {*never}
+    if loose or missed:
+        every = [tokenizer.convert_ids_to_tokens(i) for i in sorted(set(range(len(tokenizer))) - {*ids})]
+        what = f"{len(loose)} others not named" if loose else f"{tokenizer.convert_ids_to_tokens(min(missed))!r} named"
+        shown = ", ".join(every[:12]) + (", …" if len(every) > 12 else "")
+        raise ConfigError(
+            f"sampling.suppress must name every token that is no word of the language {name}, and no word of it, got "
+            f"{list(config.sampling.suppress)} ({what}); set sampling.suppress: [{shown}]"
+        )
 
 
 def from_language(cfg: CorpusConfig, seed: int) -> Corpus:
