@@ -6,7 +6,18 @@ from difflib import get_close_matches
 
 from torch import Tensor
 
-from ppo_lab.course.exercises import advantages, clipping, endings, rlhf, start_here, transfer, update
+from ppo_lab.course.exercises import (
+    advantages,
+    clipping,
+    endings,
+    rlhf,
+    rollback,
+    sampling,
+    sequence_ess,
+    start_here,
+    transfer,
+    update,
+)
 from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
 from ppo_lab.course.exercises.judge import Verdict, examine, obeyed, same
 from ppo_lab.course.exercises.outcome import call
@@ -14,7 +25,9 @@ from ppo_lab.course.exercises.outcome import call
 EXERCISES: dict[str, Exercise] = {
     entry.name: entry
     for entry in (
-        start_here.MASKED_MEAN, clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, advantages.TD_ERRORS,
+        start_here.MASKED_MEAN,
+        sampling.LOG_RATIO, sampling.SAMPLE_SIZE, sampling.K3, sequence_ess.SEQUENCE_ESS,
+        clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, rollback.ROLLBACK, advantages.TD_ERRORS,
         advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
     )

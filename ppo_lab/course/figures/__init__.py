@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.course.figures
     "beta": "beta:beta_panel",
+    "clipping": "clipping:clipping_panel",
 }
 
 
