@@ -150,12 +150,57 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
             (".clamp(min=1) - penalty", ".clamp(min=1) + penalty"), ("select(score, mask) /", "score /"),
         ],
     },
-    "exact.mdp": {
+    "exact.mdp.moments": {
         "gradient_moments": [
             ("- p  #", "+ p  #"), ("(reward - baseline)", "(reward + baseline)"), ("(reward - baseline)", "reward"),
             ("(estimate - mean)", "estimate"), ("(p * size) @ reward", "size @ reward"),
             ("torch.where(certain, value,", "torch.where(certain, 0,"),
             ("value, certain = p @ reward", "value, certain = reward.mean()"),
+        ],
+    },
+    "exact.mdp.solve": {
+        "solve": [
+            ("- mdp.gamma * step", "- step"), ("system.T, mdp.start", "system, mdp.start"), ("q - value", "value - q"),
+            ("mdp.reward + mdp.gamma * mdp", "mdp.reward + mdp"), ("mdp.start @ value", "value.mean()"),
+            ("(probs * mdp.reward)", "mdp.reward"),
+        ],
+        "best_policy": [("q.argmax(-1)", "q.argmin(-1)"), ("kept & decided", "kept | decided")],
+        "limited_values": [
+            ("mdp.gamma * step", "step"), ("reward + mdp", "mdp"), ("range(steps)", "range(steps + 1)"),
+            ("torch.zeros(mdp.states", "torch.ones(mdp.states"),
+        ],
+        "check_policy": [("not off <= ROUNDING", "False"), ("probs.shape != mdp.reward.shape or", "")],
+    },
+    "exact.mdp.gradient": {
+        "policy_gradient": [
+            ("found.visits[:, None] * ", ""), (" * probs", ""), ("found.advantage", "found.q"),
+        ],
+        "fisher": [
+            ("- probs[:, :, None]", "+ probs[:, :, None]"), ("_share(mdp, probs)[:, None, None] *", "1.0 *"),
+            ("torch.diag_embed(probs) -", "torch.diag_embed(probs.sqrt()) -"),
+        ],
+        "mean_kl": [
+            ("_share(mdp, old_probs)", "_share(mdp, new_probs)"), ("_kl(mdp, old_probs, new_probs)",
+                                                                  "_kl(mdp, new_probs, old_probs)"),
+        ],
+        "max_kl": [(".max()", ".mean()"), ("_kl(mdp, old_probs, new_probs)", "_kl(mdp, new_probs, old_probs)")],
+    },
+    "exact.mdp.improvement": {
+        "performance_difference": [
+            ("solve(mdp, new_probs).visits", "solve(mdp, old_probs).visits"), (".advantage", ".q"),
+            ("(new_probs *", "(old_probs *"),
+        ],
+        "surrogate_value": [
+            ("old.J + ", ""), ("(new_probs *", "(old_probs *"), ("solve(mdp, old_probs)", "solve(mdp, new_probs)"),
+        ],
+        "clipped_surrogate_value": [
+            ("new_probs.log() - old_probs.log()", "old_probs.log() - new_probs.log()"),
+            ("(old_probs * terms)", "terms"), ("old.J + ", ""), ("solve(mdp, old_probs)", "solve(mdp, new_probs)"),
+        ],
+        "trpo_bound": [
+            ("4 * epsilon", "2 * epsilon"), ("4 * epsilon", "epsilon"), ("* mdp.gamma", ""), (", 2)", ", 1)"),
+            (".abs().max()", ".max()"), ("surrogate - penalty,", "surrogate + penalty,"), ("mdp.gamma >= 1", "False"),
+            ("solve(mdp, new_probs).J", "solve(mdp, old_probs).J"),
         ],
     },
     "evaluate.passk": {

@@ -1,4 +1,4 @@
-"""Tabular worlds, solved by enumeration: what a policy gradient would be if nothing had to be sampled."""
+"""The policy gradient of a bandit as a random number: its mean and its variance, arm by arm."""
 
 from __future__ import annotations
 
