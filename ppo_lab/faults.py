@@ -48,6 +48,13 @@ ALL = (
         "are NaN, every step is skipped",
         "03_importance_sampling",
     ),
+    Fault(
+        "limit_is_end",
+        "done = terminated or truncated: an episode cut by its time limit is taken to have no future",
+        "values settle below what the policy earns, by more the shorter the limit: value_mean and return_mean stay low "
+        "together, so explained_variance looks healthy; where leaving pays the policy leaves",
+        "05_gae",
+    ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}
 _planted: ContextVar[frozenset[str]] = ContextVar("planted", default=frozenset())
