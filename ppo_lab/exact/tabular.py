@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ppo_lab.core.distributions import categorical_logp, entropy
 from ppo_lab.core.kl import categorical_kl
+from ppo_lab.learners.groups import actor_and_critic
 
 from .language import Language
 
@@ -87,7 +88,7 @@ class TabularActorCritic(nn.Module):
 
     def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:
         """The table of logits, and the table of values."""
-        return {"actor": [("policy.logits", self.policy.logits)], "critic": [("value", self.value)]}
+        return actor_and_critic(self, critic=("value",))
 
 
 class TabularReference(nn.Module):

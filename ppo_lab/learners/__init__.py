@@ -2,6 +2,7 @@
 
 ============  ==============================================================================================
 `plain`       one process, the module as it is
+`groups`      which parameters are the actor's, and which the critic's
 `collectives` what processes tell each other, the same for every learner
 ============  ==============================================================================================
 """

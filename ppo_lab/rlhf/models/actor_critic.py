@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ppo_lab.core.kl import categorical_kl
+from ppo_lab.learners.groups import actor_and_critic
 
 from ..generate import positions
 from ..logprobs import head_of, hidden_logprobs, tempered
@@ -114,11 +115,7 @@ class ActorCritic(nn.Module):
 
     def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:
         """Trainable parameters, each once, by group; a shared trunk belongs to the actor."""
-        groups: dict[str, list[tuple[str, nn.Parameter]]] = {"actor": [], "critic": []}
-        for name, parameter in self.named_parameters():  # a shared tensor is listed once
-            if parameter.requires_grad:
-                groups["actor" if name.startswith("policy.") else "critic"].append((name, parameter))
-        return groups
+        return actor_and_critic(self, critic=("critic.", "head."))
 
 
 class Reference(nn.Module):
