@@ -119,36 +119,43 @@ def sample(
     if episodes < 1 or steps < 1:
         raise ValueError(f"episodes and steps must be at least 1, got {episodes} and {steps}; 32 and 64 are usual")
     value = solve(mdp, probs).value if value is None else value.detach().double()
+    columns: dict[str, list[Tensor]] = {}
+    for column in _columns(mdp, probs, episodes, steps, seed, value):
+        for name, x in column.items():
+            columns.setdefault(name, []).append(x)
+    found = {name: torch.stack(column, dim=1) for name, column in columns.items()}
+    mask = torch.ones_like(found["ended"])
+    if after_end == "mask":
+        mask[:, 1:] = found["ended"].cumsum(-1)[:, :-1] == 0
+    chosen = found["obs"], found["action"]
+    return ControlRollout(
+        **found, logp=categorical_logp(probs.log()[chosen[0]], chosen[1]), reward=mdp.reward[chosen], mask=mask,
+        value=value[chosen[0]],
+    )  # fmt: skip
+
+
+def _columns(
+    mdp: MDP, probs: Tensor, episodes: int, steps: int, seed: int, value: Tensor
+) -> Iterator[dict[str, Tensor]]:
+    """One step of every row after the other, the noise drawn up front."""
     noise = torch.rand(steps + 1, 3, episodes, generator=seeding.generator(seed, "tabular sample"), dtype=torch.float64)
     act, move, begin = probs.cumsum(-1), mdp.transition.cumsum(-1), mdp.start.cumsum(-1)
     act, begin = act / act[:, -1:], begin / begin[-1]
     mass = move[..., -1:]
     move = torch.where(mass > 1 - ROUNDING, move / mass, move)  # no end by rounding
-
     obs, age = pick(begin, noise[steps, 0]), torch.zeros(episodes, dtype=torch.long)
-    alive = torch.ones(episodes, dtype=torch.bool)
-    columns: dict[str, list[Tensor]] = {name: [] for name in ("obs", "action", "terminated", "ended", "mask", "next")}
     for t in range(steps):
         action = pick(act[obs], noise[t, 0])
         there, age = pick(move[obs, action], noise[t, 1]), age + 1
-        terminated, cut = there == mdp.states, age == (mdp.limit or -1)
-        ended = terminated | cut | torch.tensor(t == steps - 1)
-        there = torch.where(terminated, 0, there)
+        terminated = there == mdp.states
+        cut = (age >= mdp.limit) if mdp.limit else torch.zeros_like(terminated)
         if faults.active("limit_is_end"):
             terminated = terminated | cut
-        seen = (obs, action, terminated, ended, alive, torch.where(terminated, 0.0, value[there]))
-        for name, column in zip(columns, seen, strict=True):
-            columns[name].append(column)
-        if after_end == "mask":
-            alive = alive & ~ended
+        ended = terminated | cut | torch.tensor(t == steps - 1)
+        there = torch.where(terminated, 0, there)
+        yield {"obs": obs, "action": action, "terminated": terminated, "ended": ended,
+               "next_value": torch.where(terminated, 0.0, value[there])}  # fmt: skip
         obs, age = torch.where(ended, pick(begin, noise[t, 2]), there), torch.where(ended, 0, age)
-    found = {name: torch.stack(column, dim=1) for name, column in columns.items()}
-    states, chosen = found["obs"], found["action"]
-    return ControlRollout(
-        obs=states, action=chosen, logp=categorical_logp(probs.log()[states], chosen),
-        reward=mdp.reward[states, chosen], terminated=found["terminated"], ended=found["ended"], mask=found["mask"],
-        value=value[states], next_value=found["next"],
-    )  # fmt: skip
 
 
 def pick(cumulative: Tensor, noise: Tensor) -> Tensor:
@@ -178,6 +185,13 @@ def step_batch(
                      advantage=advantage[keep], return_=target[keep], mask=keep[keep])  # fmt: skip
 
 
+def tables(learner: Learner) -> tuple[Tensor, Tensor]:
+    """Copies of the logits (S, A) and the values (S,) that it trains."""
+    with learner.whole() as module:
+        assert isinstance(module, TabularActorCritic)
+        return module.logits.detach().clone(), module.value.detach().clone()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """One iteration of `train`."""
@@ -203,13 +217,12 @@ def train(
         seed: of rollouts and minibatches.
     """
     for i in range(iterations):
-        with learner.whole() as module:
-            probs, value, logits = module.probs, module.value.detach().clone(), module.logits.detach().clone()
+        logits, value = tables(learner)
+        probs = logits.softmax(-1)
         rollout = sample(mdp, probs, episodes=episodes, steps=steps, seed=seeding.key(seed, "rollout", i), value=value,
                          after_end=after_end)  # fmt: skip
         advantage, target = advantages(rollout, gamma=mdp.gamma, lam=cfg.lam)
         batch = step_batch(rollout, advantage, target, old_logits=logits)
         seen = ppo_update(learner, batch, assess, cfg, seed=seeding.key(seed, "update", i))
-        with learner.whole() as module:
-            probs = module.probs
+        probs = tables(learner)[0].softmax(-1)
         yield Progress(J=solve(mdp, probs).J.item(), probs=probs, rollout=rollout, update=seen)
