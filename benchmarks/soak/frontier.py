@@ -38,8 +38,9 @@ def one(beta: float, seed: int, steps: int, folder: Path) -> list[dict[str, Any]
     for name, side in (("before", pair.before), ("after", pair.after)):
         share = grammatical_share(whole_texts(side), sentences=run.config.corpus.sentences)
         kl = float(side["ref_kl_sum"].mean()) if name == "after" else 0.0  # of a policy to itself
-        rows.append({"side": name, "beta": beta, "seed": seed, "kl": kl, "score": float(side["score"].mean()),
-                     "gold": float(side["gold"].mean()), "grammatical": share, "cpu_seconds": round(cpu, 1)})  # fmt: skip
+        means = {key: float(side[key].mean()) for key in ("score", "gold")}
+        rows.append({"side": name, "beta": beta, "seed": seed, "kl": kl, **means, "grammatical": share,
+                     "cpu_seconds": round(cpu, 1)})  # fmt: skip
     return rows
 
 

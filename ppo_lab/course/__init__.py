@@ -10,7 +10,8 @@
     course.see(fig, "{off:.0%} …", facts)          a caption whose numbers were measured
     course.claim("A3.tail", "…", course.measure(…))    what write-ups say, against what came out
     course.recorded("name"), course.scratch("run")  a long experiment replayed; an empty folder to write in
-    course.watch(run), course.flow(3, reward=reward), course.samples(pair), course.source(f)    a real run, to look at
+    course.watch(run), course.flow(3, reward=reward), course.samples(pair)    a real run, to look at
+    course.models(run), course.source(f)           who is in it; a function as it runs
     course.quiz(…), course.ledger(), course.progress()
 
 The command line uses `lab.open_course`, `grade.grade` and `build.rebuild`. Panels load ipywidgets and matplotlib, and
@@ -28,7 +29,7 @@ from ppo_lab.course.checking import check
 from ppo_lab.course.claims import claim, ledger, measure
 from ppo_lab.course.figures import panel
 from ppo_lab.course.logging_names import metric
-from ppo_lab.course.looking import flow, samples, source
+from ppo_lab.course.looking import flow, models, samples, source
 from ppo_lab.course.maps import broken, map
 from ppo_lab.course.questions import quiz
 from ppo_lab.course.recordings import recorded
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Bet", "Choice", "Panel", "Slider", "Steps", "Switch", "bet", "broken", "check", "claim", "flow", "here", "ledger",
     "map",
-    "measure", "metric", "panel", "progress", "quiz", "recorded", "samples", "scratch", "see", "source", "start",
-    "symbols", "watch",
+    "measure", "metric", "models", "panel", "progress", "quiz", "recorded", "samples", "scratch", "see", "source",
+    "start", "symbols", "watch",
 ]  # fmt: skip
 _PANELS = ("Choice", "Panel", "Slider", "Steps", "Switch")
 _ON_DEMAND = {**dict.fromkeys(_PANELS, "panels"), "watch": "watching"}

@@ -14,6 +14,7 @@ from ppo_lab.course.session import here
 
 if TYPE_CHECKING:
     from ppo_lab.rlhf.compare import BeforeAfter
+    from ppo_lab.rlhf.train import Run
 
 # Words that a trained policy says differ from machine to machine in rare places. Comments keep the mark of `here` off
 # the page; a bracket inside would end it early.
@@ -64,3 +65,35 @@ def _shape(value: Any) -> str:
     if hasattr(value, "shape"):
         return "(" + ", ".join(map(str, value.shape)) + ("," if len(value.shape) == 1 else "") + ")"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def models(run: Run) -> None:
+    """The four models of a run: where each came from, what is trained, and the bytes that weights and training take."""
+    rows = [
+        (name, start, "trained" if trained else "frozen", f"{count:,}", *(f"{size / 1e6:.1f} MB" for size in sizes))
+        for name, start, trained, count, sizes in four_models(run)
+    ]
+    head = ("model", "starts as", "", "parameters", "weights", "gradients", "Adam's m, v")
+    text = "\n".join(" | ".join(row) for row in (head, *rows))
+    show(Card(f"Four models\n{text}", table(rows, head=head, align="right")))
+
+
+def four_models(run: Run) -> list[tuple[str, str, bool, int, tuple[int, int, int]]]:
+    """(name, start, trained?, parameters, (bytes of weights, gradients, moments)) of each of the four.
+
+    A frozen model has no gradients and no moments, so it costs a quarter of what a trained one does.
+    """
+    module, frozen = run.learner.module, run.learner.frozen  # type: ignore[attr-defined]
+    critic = [p for name, p in module.named_parameters() if not name.startswith("policy.")]
+    found = [("policy", "SFT", [*module.policy.parameters()]),
+             ("reference", "SFT", [*frozen["reference"].parameters()]),
+             ("critic", f"{module.origin}, new head", critic)]  # fmt: skip
+    found += [("reward model", "SFT, then preferences", [*model.parameters()])
+              for name, model in frozen.items() if name != "reference"]  # fmt: skip
+    lines = []
+    for name, start, parameters in found:
+        weights = sum(p.numel() * p.element_size() for p in parameters)
+        learned = sum(p.numel() * p.element_size() for p in parameters if p.requires_grad)
+        count = sum(p.numel() for p in parameters)
+        lines.append((name, start, learned > 0, count, (weights, learned, 2 * learned)))
+    return lines

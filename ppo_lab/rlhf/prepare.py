@@ -215,7 +215,7 @@ def build_actor_critic(
         )
     if config.critic.init == "policy" or not fitting:
         return ActorCritic(policy, head, copy_trainable(trunk_of(policy)))
-    return ActorCritic(policy, head, fitting[0].copy_trunk())
+    return ActorCritic(policy, head, fitting[0].copy_trunk(), origin="reward model")
 
 
 def gold_reward(config: RLHFConfig) -> Reward | None:

@@ -68,10 +68,12 @@ class ActorCritic(nn.Module):
         policy: a causal transformers model, perhaps with frozen layers.
         head: value head.
         critic: the critic's own trunk; None: it reads the policy's hidden states.
+        origin: which model the critic's trunk is a copy of, in words.
     """
 
-    def __init__(self, policy: nn.Module, head: ValueHead, critic: nn.Module | None = None):
+    def __init__(self, policy: nn.Module, head: ValueHead, critic: nn.Module | None = None, *, origin: str = "policy"):
         super().__init__()
+        self.origin = origin
         self.policy, self.critic, self.head = policy, critic, head
 
     def forward(
