@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 bad input (the message alone, no traceback), 130
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from ppo_lab import __version__
-from ppo_lab.cli.shared import RUNS, expect_run, out, plain_errors, reading_copy
+from ppo_lab.cli.shared import RUNS, aside, expect_run, out, plain_errors, reading_copy
 
 app = typer.Typer(
     help="PPO and RLHF, taught by code that runs.",
@@ -83,11 +84,16 @@ def sample(
         list[str], typer.Argument(metavar="PROMPT", help='What the answers start from, as "this movie".')
     ],
 ) -> None:
-    """Let a trained model answer prompts."""
+    """Let a trained model answer prompts.
+
+    Words that it does not know are named in a warning.
+    """
     with plain_errors(), reading_copy(run) as folder:
+        from ppo_lab.cli.loop import listen
         from ppo_lab.config import load_config
         from ppo_lab.rlhf import Run
 
+        listen(aside, logging.WARNING)
         trained = Run(load_config(folder / "config.yaml", []), folder=folder, resume=True)
         for prompt, answer in zip(prompts, trained.generate(prompts), strict=True):
             out.print(f"{prompt} … {answer}")

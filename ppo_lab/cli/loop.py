@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich import progress as rich_progress
+from rich.console import Console
 
 from ppo_lab.cli.shared import out
 
@@ -103,16 +104,20 @@ def show_samples(prompts: list[str], answers: dict[str, list[str]]) -> None:
 
 
 class Told(logging.Handler):
-    """Prints what the package logs while models are built, above the bar."""
+    """Prints what the package logs, as while models are built, above the bar."""
+
+    def __init__(self, console: Console, level: int) -> None:
+        super().__init__(level)
+        self.console = console
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line a message."""
-        out.print(self.format(record))
+        self.console.print(self.format(record))
 
 
-def listen() -> None:
-    """Show the package's log from INFO up, once however often this is called."""
+def listen(console: Console = out, level: int = logging.INFO) -> None:
+    """Show the package's log from ``level`` up, once a console however often this is called."""
     log = logging.getLogger("ppo_lab")
-    if not any(isinstance(handler, Told) for handler in log.handlers):
-        log.addHandler(Told())
-        log.setLevel(logging.INFO)
+    if not any(isinstance(handler, Told) and handler.console is console for handler in log.handlers):
+        log.addHandler(Told(console, level))
+        log.setLevel(min(level, log.level or level))

@@ -8,12 +8,14 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 
 RUNS = Path("runs")
-out = Console(highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+PLAIN: dict[str, Any] = dict(highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+out, aside = Console(**PLAIN), Console(**PLAIN, stderr=True)
 
 
 @contextmanager

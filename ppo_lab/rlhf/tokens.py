@@ -144,6 +144,26 @@ def stop_ids(
     return found
 
 
+def unknown_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str]:
+    """Words that the tokenizer can only read as its unknown token, each once, in order; byte-level ones know all.
+
+    >>> unknown_words(word_tokenizer(["the cast is lovely ."]), ["the CAST is", "the crew is"])
+    ['CAST', 'crew']
+    """
+    unknown, found = tokenizer.unk_token_id, {}
+    for word in dict.fromkeys(word for text in texts for word in text.split()):
+        if unknown is not None and word != tokenizer.unk_token:
+            found[word] = unknown in tokenizer(word, add_special_tokens=False).input_ids
+    return [word for word, is_unknown in found.items() if is_unknown]
+
+
+def nearest_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> str:
+    """The words in quotes, each with the likeliest one of the vocabulary that was meant."""
+    vocabulary = [token for token in tokenizer.get_vocab() if token not in tokenizer.all_special_tokens]
+    near = {word: difflib.get_close_matches(word.lower(), vocabulary, n=1, cutoff=0.7) for word in words}
+    return ", ".join(repr(word) + (f" (did you mean {near[word][0]!r}?)" if near[word] else "") for word in words)
+
+
 def chat_text(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     """The prompt as the user's turn of the chat template, up to where the answer begins."""
     if not getattr(tokenizer, "chat_template", None):

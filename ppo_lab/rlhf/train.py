@@ -6,6 +6,7 @@ purpose: asynchronous rollouts and replay. Random numbers are keyed by (seed, st
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from .measure import Clock, measure
 from .prepare import prepare
 from .score import Reward
 from .steps import adapt, advantages, judge, leash_of, rate_multiplier, rewards_of, step_batch
+from .tokens import nearest_words, unknown_words
+
+log = logging.getLogger(__name__)
 
 
 class Run:
@@ -112,7 +116,11 @@ class Run:
             self.save()
 
     def generate(self, prompts: list[str], *, greedy: bool = False, seed: int | None = None) -> list[str]:
-        """Answers of the present policy to any prompts, in words."""
+        """Answers of the present policy to any prompts, in words; warns of words that it cannot read."""
+        tokenizer = self.parts.tokenizer
+        if unknown := unknown_words(tokenizer, prompts):
+            log.warning("the model does not know these words of a prompt and reads %s instead: %s",
+                        tokenizer.unk_token, nearest_words(tokenizer, unknown))  # fmt: skip
         encoded = self.parts.encode(prompts)
         steps = self.config.sampling.max_new_tokens
         noise = seeding.uniforms(self.config.seed if seed is None else seed, "sample", range(len(prompts)), steps)
