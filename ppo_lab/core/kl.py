@@ -142,6 +142,32 @@ def next_beta(
     return min(max(beta * factor, bounds[0]), bounds[1])
 
 
+def next_clip(
+    clip: float, kl: float, *, target: float, rate: float, bounds: tuple[float, float] = (0.02, 0.4)
+) -> float:
+    r"""Clip range for the next rollout, :math:`\epsilon\, e^{\alpha (target - KL)}`: narrower where KL was too large.
+
+    The sign matters: written with :math:`KL - target` in the exponent, as it is sometimes printed, a policy that has
+    gone too far is allowed to go further. A clip range does not bound the KL, so watch what comes out.
+
+    Args:
+        clip, kl: ε and the measured KL(old‖new), nats a step.
+        target: the KL to hold.
+        rate: α > 0, per nat. Raising it reacts faster.
+        bounds: ε stays within these.
+
+    >>> next_clip(0.2, 0.01, target=0.01, rate=10.0)
+    0.2
+    >>> next_clip(0.2, 0.03, target=0.01, rate=10.0) < 0.2 < next_clip(0.2, 0.0, target=0.01, rate=10.0)
+    True
+    """
+    check_range("kl", kl, -math.inf, math.inf, fix="find where the log-probs became NaN")
+    check_range("bounds[1]", bounds[1], bounds[0], math.inf, fix="give (low, high)")
+    if not rate > 0:
+        raise ValueError(f"rate must be > 0, got {rate}; below 0 the clip would widen where the KL is too large")
+    return min(max(clip * math.exp(min(rate * (target - kl), 700.0)), bounds[0]), bounds[1])
+
+
 def _not_negative(x: Tensor) -> Tensor:
     """Rounding may leave -1e-17 where 0 or a little more is right: the value becomes 0 and the gradient stays."""
     return torch.where(x < 0, x - x.detach(), x)

@@ -105,3 +105,26 @@ def accept_step(kls: Sequence[float], improvements: Sequence[float], *, delta: f
         if math.isfinite(kl) and kl <= delta and improvement > 0:
             return j
     return None
+
+
+def next_delta(delta: float, gained: float, promised: float, *, bounds: tuple[float, float] = (1e-4, 0.1)) -> float:
+    r"""Trust region for the next step, from what the last one kept of its promise, :math:`gained / promised`.
+
+    ×2 above three quarters, ÷2 below a quarter. What was gained has to be measured apart from the samples that promised
+    it, or the promise judges itself.
+
+    Args:
+        delta: region of the last step, nats.
+        gained, promised: actual and predicted improvement, same unit; nothing promised leaves ``delta`` as it is.
+        bounds: the region stays within these.
+
+    Source: Nocedal & Wright 2006, Numerical optimization, algorithm 4.1.
+
+    >>> next_delta(0.01, 0.9, 1.0), next_delta(0.01, 0.5, 1.0), next_delta(0.01, -0.1, 1.0)
+    (0.02, 0.01, 0.005)
+    """
+    check_range("gained", gained, -math.inf, math.inf, fix="find where the return became NaN")
+    check_range("bounds[1]", bounds[1], bounds[0], math.inf, fix="give (low, high)")
+    kept = gained / promised if promised > 0 else 0.5
+    factor = 2.0 if kept > 0.75 else 0.5 if kept < 0.25 else 1.0
+    return min(max(delta * factor, bounds[0]), bounds[1])

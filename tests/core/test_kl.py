@@ -144,3 +144,13 @@ def test_beta_rules() -> None:
     assert after(9.0, "double_or_halve", bounds=(0.5, 1.5)) == 1.5 and after(0, "step_1_5", bounds=(0.8, 1)) == 0.8
     assert after(0, "proportional", horizon=1, n_steps=100) == 0  # never below the lower bound
     assert after(INF, "double_or_halve") == 2
+
+
+def test_the_clip_narrows_where_the_kl_is_too_large() -> None:
+    def after(kl_now: float, **more) -> float:
+        return kl.next_clip(0.2, kl_now, target=0.01, rate=10.0, **more)
+
+    found = torch.tensor([after(x) for x in (0.03, 0.01, 0.0)], dtype=torch.float64)
+    assert same(found, 0.2 * torch.tensor([-0.2, 0.0, 0.1], dtype=torch.float64).exp())
+    assert after(9.0) == 0.02 and after(-1.0) == 0.4 == after(-1e6) and after(INF) == 0.02
+    assert after(0.03, bounds=(0.19, 0.3)) == 0.19 and after(-1.0, bounds=(0.1, 0.3)) == 0.3

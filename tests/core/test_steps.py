@@ -9,7 +9,13 @@ from material import normal, same
 from torch import Tensor
 
 from ppo_lab.core import kl, schedules, trust_region
-from ppo_lab.core.trust_region import accept_step, categorical_fisher_product, conjugate_gradient, natural_step
+from ppo_lab.core.trust_region import (
+    accept_step,
+    categorical_fisher_product,
+    conjugate_gradient,
+    natural_step,
+    next_delta,
+)
 
 
 def positive(d: int, seed: int = 0) -> Tensor:
@@ -93,6 +99,14 @@ def test_the_line_search_takes_the_first_that_will_do() -> None:
     assert accept_step([nan, -inf, inf, 0.001], [1, 1, 1, 1], delta=0.01) == 3
     assert accept_step([0.001, 0.001, 0.001], [0.0, -1, nan], delta=0.01) is None
     assert accept_step([0.001], [1e-12], delta=0.01) == 0 and accept_step([], [], delta=0.01) is None
+
+
+def test_the_region_follows_what_was_kept() -> None:
+    found = [next_delta(0.01, gained, 4.0) for gained in (3.01, 3.0, 1.0, 0.99, -8.0)]
+    assert found == [0.02, 0.01, 0.01, 0.005, 0.005]
+    assert next_delta(0.01, 1.0, 0.0) == next_delta(0.01, 1.0, -1.0) == 0.01  # nothing was promised
+    assert next_delta(0.08, 1.0, 1.0) == 0.1 and next_delta(1.5e-4, 0.0, 1.0) == 1e-4
+    assert next_delta(0.01, 1.0, 1.0, bounds=(0.0, 0.015)) == 0.015
 
 
 def test_linear_anneal() -> None:

@@ -44,6 +44,11 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("min(max(beta * factor, bounds[0]), bounds[1])", "beta * factor"),
             ("max(beta * factor, bounds[0])", "beta * factor"), ("beta * factor", "factor"),
         ],
+        "next_clip": [
+            ("target - kl", "kl - target"), ("rate * (target", "(target"), ("clip * math.exp", "math.exp"),
+            (", bounds[0])", ", 0.0)"), (", bounds[1])", ", 9.0)"), ("not rate > 0", "not rate >= 0"),
+            (", 700.0)", ", 800.0)"),
+        ],
         "_not_negative": [("x - x.detach()", "0 * x"), ("x - x.detach()", "x"), ("x < 0", "x > 0")],
     },
     "core.preferences": {
@@ -103,6 +108,12 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
         "accept_step": [
             ("kl <= delta", "kl < delta"), ("improvement > 0", "improvement >= 0"), ("math.isfinite(kl) and", ""),
             ("kl <= delta and", ""), ("return j", "return j + 1"),
+        ],
+        "next_delta": [
+            ("gained / promised", "promised / gained"), ("promised > 0 else 0.5", "promised > 0 else 1.0"),
+            ("kept > 0.75", "kept >= 0.75"), ("kept < 0.25", "kept <= 0.25"), ("2.0 if kept", "0.5 if kept"),
+            ("0.5 if kept <", "1.0 if kept <"), (", bounds[0])", ", 0.0)"),
+            (", bounds[1])", ", 1.0)"), ("delta * factor", "factor"),
         ],
     },
     "core.schedules": {
