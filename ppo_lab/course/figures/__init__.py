@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ppo_lab.course.panels import Panel
 
 PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.course.figures
+    "reinforce": "reinforce:reinforce_panel",
+    "gae": "gae:gae_panel",
     "beta": "beta:beta_panel",
     "clipping": "clipping:clipping_panel",
 }
