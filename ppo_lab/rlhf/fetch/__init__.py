@@ -73,7 +73,8 @@ def fetch(name: str, *, force: bool = False, source: str = "auto", say: Say = pr
 
     Raises:
         ValueError: no such name or source.
-        FetchError: no network, no space, a wrong checksum. What was there before is still there.
+        FetchError: no network, no space, a wrong checksum, a copy from another source. What was there before is still
+            there.
     """
     asset = _asset(name)
     if source not in SOURCES or (source == "hub" and asset.hub is None):
@@ -81,10 +82,10 @@ def fetch(name: str, *, force: bool = False, source: str = "auto", say: Say = pr
         raise ValueError(f"source of {name} must be one of {', '.join(known)}; got {source!r}")
     folder = cache_root() / name
     if folder.is_dir() and not force:
-        return locate(name)
+        return _from_there(asset, source)
     with _plain_errors(asset), _only_me(folder):
         if folder.is_dir() and not force:  # another process fetched it while this one waited
-            return locate(name)
+            return _from_there(asset, source)
         start = time.monotonic()
         _need_space(asset, folder.parent)
         with replacing(folder) as (work, result):
@@ -101,6 +102,18 @@ def _asset(name: str) -> Asset:
     near = get_close_matches(name, ASSETS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(ASSETS)}"
     raise ValueError(f"nothing called {name!r} can be fetched; {hint}")
+
+
+def _from_there(asset: Asset, source: str) -> Path:
+    """The folder in the cache, if it came from where it was asked from."""
+    folder = cache_root() / asset.name
+    origin = verify(folder)["source"]
+    if source != "auto" and (origin == asset.hub) != (source == "hub"):
+        raise FetchError(
+            f"source of {asset.name} must be {source}, got a copy from {origin} in {folder}; "
+            f"fix: ppo-lab fetch {asset.name} --source {source} --force"
+        )
+    return folder
 
 
 def _obtain(asset: Asset, source: str, work: Path, result: Path, say: Say) -> dict[str, str]:

@@ -94,16 +94,18 @@ def _from_hub(kind: Any, repository: str, folder: Path) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without most progress bars of transformers, which would drown our own lines."""
-    from transformers.utils import logging
+    """Without progress bars, the one of the GGUF reader included, which transformers' own switch does not reach."""
+    from transformers import modeling_gguf_pytorch_utils as reader
 
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    from ppo_lab.rlhf.models.build import quiet as without_bars
+
+    bar = reader.tqdm
+    reader.tqdm = lambda tensors, **_: tensors
     try:
-        yield
+        with without_bars():
+            yield
     finally:
-        if bars:
-            logging.enable_progress_bar()
+        reader.tqdm = bar
 
 
 def as_they_are(files: Files, folder: Path) -> None:
