@@ -124,13 +124,13 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     frozen["reference"] = reference
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
     scorer = given(config, reward) if reward else build_scorer(config, callables, judges, learner)
-    cap = config.sampling.max_new_tokens
+    cap, chat = config.sampling.max_new_tokens, config.corpus.chat
     held = HeldOut(
         prompts=take(held_out, slice(0, config.evaluation.prompts)),
-        texts=Texts(tokenizer, corpus.held_out_prompts, corpus.held_out_columns, cap),
+        texts=Texts(tokenizer, corpus.held_out_prompts, corpus.held_out_columns, cap, chat),
         scorer=scorer, lens=lens, sampling=sampling, gold=gold, grammar=config.corpus.kind == "grammar",
     )  # fmt: skip
-    texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap)
+    texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap, chat)
     return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
                  prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
                  reference_sha256=hash_module(reference.policy),

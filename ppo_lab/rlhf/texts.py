@@ -11,7 +11,7 @@ from torch import Tensor
 from ppo_lab.records import Responses
 
 from .score import Scorer
-from .tokens import decode_rows
+from .tokens import decode_answers
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Texts:
     prompts: list[str]
     columns: dict[str, list]
     cap: int  # max_new_tokens: the width of a process reward
+    chat: bool = False  # prompts went through a chat template
 
     def prompts_of(self, responses: Responses) -> list[str]:
         """The prompt text of each answer."""
@@ -29,12 +30,7 @@ class Texts:
 
     def responses_of(self, responses: Responses) -> list[str]:
         """The words of each answer, without special tokens; ``join(prompt, answer)`` is the whole text."""
-        start = responses.tokens.shape[-1] - responses.response.shape[-1]
-        before = decode_rows(self.tokenizer, responses.tokens[:, :start], responses.attention[:, :start])
-        whole = decode_rows(self.tokenizer, responses.tokens, responses.attention)
-        alone = decode_rows(self.tokenizer, responses.response, responses.mask)
-        rows = zip(before, whole, alone, strict=True)
-        return [text[len(prompt) :] if text.startswith(prompt) else answer for prompt, text, answer in rows]
+        return decode_answers(self.tokenizer, responses, chat=self.chat)
 
     def columns_of(self, responses: Responses) -> dict[str, list]:
         """The extra columns of each answer's prompt."""

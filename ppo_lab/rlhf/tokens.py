@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ppo_lab.config import ConfigError
+from ppo_lab.records import Responses
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -175,21 +176,46 @@ def chat_text(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
     return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
 
 
-def join(prompt: str, response: str) -> str:
-    """The text a reward sees: white space at the seam as it is, one space where there is none.
+class Continued(str):
+    """A response that goes on where the prompt breaks off, inside a word or before a comma: `join` adds no space."""
 
-    A word tokenizer decodes a response without its leading space, a byte-pair tokenizer with it; both give one text.
+    __slots__ = ()
+
+
+def join(prompt: str, response: str) -> str:
+    """The text a reward sees: white space at the seam as it is; where there is none, one space or what was sampled.
 
     >>> join("the cast", "is lovely .") == join("the cast", " is lovely .") == join("the cast ", "is lovely .")
     True
+    >>> join("the cast is love", Continued("ly ."))
+    'the cast is lovely .'
     """
-    whole = not prompt or not response or prompt[-1].isspace() or response[0].isspace()
-    return prompt + ("" if whole else " ") + response
+    seamless = isinstance(response, Continued) or not prompt or not response
+    return prompt + ("" if seamless or prompt[-1].isspace() or response[0].isspace() else " ") + response
 
 
 def decode_rows(tokenizer: PreTrainedTokenizerBase, tokens: Tensor, mask: Tensor) -> list[str]:
     """The words of each row where ``mask`` is True, special tokens left out."""
     return [_plain(tokenizer, row[kept]) for row, kept in zip(tokens, mask, strict=True)]
+
+
+def decode_answers(tokenizer: PreTrainedTokenizerBase, responses: Responses, *, chat: bool = False) -> list[str]:
+    """The words of each answer, so that ``join(prompt, answer)`` is the text that was sampled.
+
+    An answer is what follows the prompt in the decoded whole: alone it may lose its leading space, and nothing would
+    tell whether it begins a word or finishes one. Behind a chat template it always begins anew.
+    """
+    start = responses.tokens.shape[-1] - responses.response.shape[-1]
+    before = decode_rows(tokenizer, responses.tokens[:, :start], responses.attention[:, :start])
+    whole = decode_rows(tokenizer, responses.tokens, responses.attention)
+    alone = decode_rows(tokenizer, responses.response, responses.mask)
+    answers = []
+    for prompt, text, answer in zip(before, whole, alone, strict=True):
+        if text.startswith(prompt):
+            answer = text[len(prompt) :]
+        goes_on = not chat and prompt and answer and not (prompt[-1].isspace() or answer[0].isspace())
+        answers.append(Continued(answer) if goes_on else answer)
+    return answers
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, ids: Tensor) -> str:

@@ -19,7 +19,7 @@ from ..generate import generate
 from ..gold import vader
 from ..models.build import context_of
 from ..score import Reward, checked, load_callable
-from ..tokens import decode_rows, join, pad_id, stop_ids, token_ids
+from ..tokens import decode_answers, join, pad_id, stop_ids, token_ids
 
 Answer = Callable[[Sequence[str], int], list[str]]  # prompts and a seed to responses
 ROUNDS = 20  # of drawing, before too few pairs is an error
@@ -103,7 +103,7 @@ def answers_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> Answer:
             suppress=torch.tensor(sorted(suppress)) if suppress else None,
             noise=seeding.uniforms(seed, "answers", range(len(prompts)), cfg.max_new_tokens),
         )  # fmt: skip
-        return decode_rows(tokenizer, responses.response, responses.mask)
+        return decode_answers(tokenizer, responses, chat=config.corpus.chat)
 
     return answer
 
