@@ -50,7 +50,7 @@ def answered(tokenizer: Any, ids: list[int], cut: int) -> Responses:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [byte_pairs, word_pieces, lambda: word_tokenizer([TEXT])], ids=["bytes", "##", "words"])
+@pytest.mark.parametrize("make", [byte_pairs, word_pieces, lambda: word_tokenizer([TEXT])], ids=["bytes", "##", "word"])
 def test_prompt_and_answer_are_the_text_wherever_it_is_cut(make: Any) -> None:
     tokenizer = make()
     ids = tokenizer(TEXT).input_ids
