@@ -49,11 +49,44 @@ ALL = (
         "03_importance_sampling",
     ),
     Fault(
+        "ratio_outside_the_loop",
+        "old log-probs are taken anew for every step, so the ratio is always 1: it was never put into the loop",
+        "clip_fraction and first_ratio_error are exactly 0 in every epoch, however large epochs and rate, while "
+        "policy_kl_k3 grows with every one of them: nothing is ever clipped",
+        "04_clipping",
+    ),
+    Fault(
+        "episodes_joined",
+        "the sum of rewards runs on across the end of an episode, into the next one of the row",
+        "returns exceed what any episode can pay; actions that end the episode soon look best, as what comes after them "
+        "is counted too: episodes get shorter, the return falls",
+        "01_reinforce",
+    ),
+    Fault(
+        "baseline_attached",
+        "the value in the advantage is not detached: the policy's loss pulls on the critic",
+        "values settle below the returns by 1 / c1 (value_coef), the same in every state: value_mean and return_mean "
+        "part while explained_variance stays healthy, and advantages are positive on average",
+        "02_baselines",
+    ),
+    Fault(
         "limit_is_end",
         "done = terminated or truncated: an episode cut by its time limit is taken to have no future",
-        "values settle below what the policy earns, by more the shorter the limit: value_mean and return_mean stay low "
-        "together, so explained_variance looks healthy; where leaving pays the policy leaves",
+        "value_mean and return_mean settle together below what the policy earns, by more the shorter the limit; "
+        "explained_variance stays near 0, as no state knows how soon it will be cut; where leaving pays, it is learned",
         "05_gae",
+    ),
+    Fault(
+        "clipped_action_stored",
+        "the action clipped to the environment's bounds is kept, with the log-probability of the raw one",
+        "first_ratio_error is far from 0 before anything has moved: the ratio compares two different actions",
+        "06_ppo",
+    ),
+    Fault(
+        "kl_before_epochs",
+        "the KL that sets the penalty's next β is measured before the epochs, where the policy has not moved yet",
+        "the KL read is 0, so penalty_beta only ever falls, and policy_kl_exact climbs without a brake",
+        "04_clipping",
     ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}

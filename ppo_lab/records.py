@@ -186,14 +186,55 @@ class StepMetrics:
 
     def row(self) -> dict[str, Any]:
         """Flat ``{name: value}``, in order, without what was not measured."""
-        flat: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if is_dataclass(value):
-                flat.update({inner.name: getattr(value, inner.name) for inner in fields(value)})
-            else:
-                flat[field.name] = value
-        return {name: value for name, value in flat.items() if value is not None}
+        return flat(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlEvaluation:
+    """Fresh environments, one episode each; greedy, and sampled where the config asks for it."""
+
+    eval_return: float  # greedy; the best checkpoint has the highest
+    eval_return_worst: float
+    eval_episode_length: float
+    eval_return_sampled: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMetrics:
+    """One line of a control run's ``metrics.jsonl``. Episode figures are of those that ended in this rollout."""
+
+    step: int
+    update: UpdateMetrics
+    env_steps: int  # of all environments since the start
+    episodes: int
+    policy_kl_exact: float  # over the whole batch after its epochs
+    explained_variance: float
+    advantage_mean: float
+    advantage_std: float
+    value_mean: float
+    return_mean: float
+    clip: float  # in force, the upper side
+    lam: float
+    entropy_coef: float
+    actor_rate: float
+    critic_rate: float
+    seconds_rollout: float
+    seconds_score: float
+    seconds_update: float
+    peak_memory_mb: float
+    episode_return: float | None = None
+    episode_length: float | None = None
+    truncated_share: float | None = None
+    penalty_beta: float | None = None
+    delta: float | None = None
+    backtracks: int | None = None
+    reward_scale: float | None = None
+    action_std: float | None = None
+    evaluation: ControlEvaluation | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Flat ``{name: value}``, in order, without what was not measured."""
+        return flat(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +246,18 @@ class Finding:
     steps: tuple[int, ...]
     evidence: str
     remedy: str
+
+
+def flat(record: Any) -> dict[str, Any]:
+    """Fields of a record of figures, those of records inside among them; ``None`` is left out."""
+    found: dict[str, Any] = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if is_dataclass(value):
+            found.update({inner.name: getattr(value, inner.name) for inner in fields(value)})
+        else:
+            found[field.name] = value
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def walk(record: R, change: Callable[[Tensor], Tensor]) -> R:

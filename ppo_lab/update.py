@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -111,16 +112,21 @@ def accumulate(
         seen = assess(learner, few.inputs)
         loss, terms, lr = loss_and_sums(seen, few, share, cfg, leash, policy_on=policy_on)
         learner.accumulate(loss)
-        valid = lr[few.mask]
+        valid = lr.flatten() if bool(few.mask.all()) else lr[few.mask]
         sums += terms
-        bins += torch.bincount(torch.bucketize(valid, torch.tensor(HISTOGRAM_EDGES, device=valid.device)).cpu(),
-                               minlength=len(bins))  # fmt: skip
+        bins += torch.bincount(torch.bucketize(valid, edges(valid.device)).cpu(), minlength=len(bins))
         if valid.numel():
             here = torch.stack([valid.max(), torch.expm1(valid).abs().max()]).double().cpu()
             widest = torch.maximum(widest, here)
     totals = learner.total(torch.cat([sums, bins]))
     widest = learner.gather(widest[None]).amax(0)
     return dict(zip(SUMS, totals[: len(SUMS)].tolist(), strict=True)), totals[len(SUMS) :], widest
+
+
+@lru_cache
+def edges(device: torch.device) -> Tensor:
+    """Inner edges of the histogram of log ratios."""
+    return torch.tensor(HISTOGRAM_EDGES, device=device)
 
 
 def row_length(part: StepBatch, cfg: PPOConfig) -> int | None:
@@ -145,10 +151,12 @@ def loss_and_sums(
     seen: Assessment, part: StepBatch, weight: Tensor, cfg: PPOConfig, leash: Leash, *, policy_on: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One micro-batch's share of the loss, its sums in the order of `SUMS`, and the log-ratios (detached)."""
-    mask = part.mask
+    mask = None if bool(part.mask.all()) else part.mask  # where all counts there is nothing to select
     lr = log_ratio(seen.logp, part.old_logp, mask)
     if faults.active("ratio_from_probabilities"):
         lr = select((seen.logp.exp() / part.old_logp.exp()).log(), mask)
+    if faults.active("ratio_outside_the_loop"):
+        lr = select(seen.logp - seen.logp.detach(), mask)
     value, target = select(seen.value, mask), select(part.return_, mask)
     old_value = select(part.old_value, mask)
     entropy = select(seen.entropy, mask)
@@ -156,7 +164,7 @@ def loss_and_sums(
     objective = policy_objective(seen, part, lr, cfg)
     if cfg.value_clip is None:
         error = value_error(value, target)
-        outside = torch.zeros(())
+        outside = lr.new_zeros(())
     else:
         error = clipped_value_error(value, old_value, target, clip=cfg.value_clip)
         outside = value_clip_fraction(value, old_value, target, mask, clip=cfg.value_clip)
@@ -169,19 +177,21 @@ def loss_and_sums(
         loss = loss + policy_loss - cfg.entropy_coef * (entropy * weight).sum() + leash.beta * (ref_kl * weight).sum()
 
     with torch.no_grad():
-        steps = mask.sum()
+        steps = part.mask.sum().double()  # float64, and with it all sums
         parts = [policy_loss, value_loss, steps, masked_sum(entropy, mask),
                  masked_sum(k1(part.old_logp, seen.logp), mask), masked_sum(k3(part.old_logp, seen.logp), mask),
                  clip_fraction(lr, mask, clip=cfg.clip) * steps,
                  active_clip_fraction(lr, select(part.advantage, mask), mask, clip=cfg.clip) * steps,
                  outside * steps, masked_sum(ref_kl, mask)]  # fmt: skip
-        sums = torch.stack([x.detach().double().cpu() for x in parts])
+        sums = torch.stack([x.detach() for x in parts]).cpu()
     return loss, sums, lr.detach()
 
 
 def policy_objective(seen: Assessment, part: StepBatch, lr: Tensor, cfg: PPOConfig) -> Tensor:
     """What the policy maximises, per step, by ``cfg.objective``."""
     advantage = select(part.advantage, part.mask)
+    if faults.active("baseline_attached"):  # the same number while V is still V_old, and a gradient
+        advantage = advantage + select(part.old_value, part.mask) - select(seen.value, part.mask)
     if cfg.objective == "clip" and faults.active("min_left_out"):
         low, high = log_band(cfg.clip)
         return surrogate(lr.clamp(low, high), advantage)

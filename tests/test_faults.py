@@ -126,3 +126,14 @@ def test_probabilities_that_underflow_have_no_ratio():
     with planted("ratio_from_probabilities"):
         broken = ppo_update(learner, shifted, far, PLAIN, seed=3)
     assert math.isnan(broken.policy_loss) and math.isnan(broken.first_ratio_error) and learner.skipped_steps == 1
+
+
+def test_a_ratio_outside_the_loop_is_always_one_and_never_clipped():
+    batch, cfg = make_batch(), PLAIN.model_copy(update={"clip": 0.2, "epochs": 8})
+    fresh = replace(batch, old_logp=assess(Watched(), batch.inputs).logp.detach())
+    healthy = update(Watched(rate=0.2), fresh, cfg)
+    with planted("ratio_outside_the_loop"):
+        broken = update(Watched(rate=0.2), fresh, cfg)
+    assert healthy.clip_fraction > 0.1 and healthy.ratio_max > 1.2
+    assert broken.clip_fraction == broken.active_clip_fraction == 0.0 and broken.ratio_max == 1.0
+    assert broken.policy_kl_k3 > healthy.policy_kl_k3

@@ -32,7 +32,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run,
 @app.command()
 def train(
     config: Annotated[
-        str, typer.Argument(metavar="CONFIG", help="A shipped config, as rlhf/demo, or a YAML file of your own.")
+        str, typer.Argument(metavar="CONFIG", help="A shipped config, as rlhf/demo or control/cartpole, or your YAML.")
     ],
     overrides: Annotated[
         list[str] | None,
@@ -43,12 +43,12 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
 ) -> None:
-    """Train a language model by PPO.
+    """Train a language model, or a control policy, by PPO.
 
-    Shows one line of metrics an iteration, and samples before and after. Ctrl-C finishes the step, leaves a
-    checkpoint and says how to go on.
+    Shows one line of metrics an iteration; of a language model also samples before and after. Ctrl-C finishes the step
+    (control: goes on to the next checkpoint), leaves a checkpoint and says how to go on.
     """
-    from ppo_lab.cli.loop import drive, listen, resume_command
+    from ppo_lab.cli.loop import drive, listen, resume_command, start
     from ppo_lab.config import load_config
 
     changes = overrides or []
@@ -58,11 +58,9 @@ def train(
         expect_run(place, wanted=resume)
         again = resume_command(config, changes, place)
     listen()
-    from ppo_lab.rlhf import Run
-
     try:
         with plain_errors():
-            run = Run(settings, folder=place, resume=resume)
+            run = start(settings, place, resume=resume)
         with plain_errors(place):
             try:
                 stopped = drive(run, settings.steps)
@@ -90,11 +88,11 @@ def sample(
     """
     with plain_errors(), reading_copy(run) as folder:
         from ppo_lab.cli.loop import listen
-        from ppo_lab.config import load_config
+        from ppo_lab.config import RLHFConfig, load_config
         from ppo_lab.rlhf import Run
 
         listen(aside, logging.WARNING)
-        trained = Run(load_config(folder / "config.yaml", []), folder=folder, resume=True)
+        trained = Run(load_config(folder / "config.yaml", world=RLHFConfig), folder=folder, resume=True)
         for prompt, answer in zip(prompts, trained.generate(prompts), strict=True):
             out.print(f"{prompt} … {answer}")
 

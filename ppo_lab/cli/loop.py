@@ -18,17 +18,32 @@ from rich.console import Console
 from ppo_lab.cli.shared import out
 
 if TYPE_CHECKING:
-    from ppo_lab.records import StepMetrics
-    from ppo_lab.rlhf import Run
+    from ppo_lab import control, rlhf
+    from ppo_lab.config import ControlConfig, RLHFConfig
+    from ppo_lab.records import ControlMetrics, StepMetrics
 
 SHOWN_SAMPLES = 4
 BRAKING = b"\nFinishing this step, then writing a checkpoint. Ctrl-C again aborts at once.\n"
 
 
-def drive(run: Run, steps: int) -> bool:
+def start(settings: RLHFConfig | ControlConfig, folder: Path, *, resume: bool) -> rlhf.Run | control.Run:
+    """The run that a config describes, in the world that it belongs to."""
+    from ppo_lab.config import ControlConfig
+
+    if isinstance(settings, ControlConfig):
+        from ppo_lab.control import Run as ControlRun
+
+        return ControlRun(settings, folder=folder, resume=resume)
+    from ppo_lab.rlhf import Run
+
+    return Run(settings, folder=folder, resume=resume)
+
+
+def drive(run: rlhf.Run | control.Run, steps: int) -> bool:
     """Iterate the run to its end or to Ctrl-C; True where it was stopped early."""
-    prompts = list(dict.fromkeys(run.sample_prompts))[:SHOWN_SAMPLES]
-    first, before = run.step, run.generate(prompts)
+    prompts = list(dict.fromkeys(getattr(run, "sample_prompts", [])))[:SHOWN_SAMPLES]  # control answers no prompts
+    generate = getattr(run, "generate", list)
+    first, before = run.step, generate(prompts)
     with progress_bar() as bar, Brake(run.stop) as brake:
         task, clock = bar.add_task("training", total=steps, completed=first), time.perf_counter()
         for metrics in run:
@@ -36,7 +51,8 @@ def drive(run: Run, steps: int) -> bool:
             out.print(metric_line(metrics, steps, now - clock))
             bar.update(task, completed=run.step)
             clock = now
-    show_samples(prompts, {f"step {first}": before, f"step {run.step}": run.generate(prompts)})
+    if prompts:
+        show_samples(prompts, {f"step {first}": before, f"step {run.step}": generate(prompts)})
     return brake.pulled and run.step < steps
 
 
@@ -65,8 +81,12 @@ class Brake:
         os.write(2, BRAKING)  # print is not safe here: the signal may have come in the middle of one
 
 
-def metric_line(metrics: StepMetrics, steps: int, seconds: float) -> str:
+def metric_line(metrics: StepMetrics | ControlMetrics, steps: int, seconds: float) -> str:
     """One iteration in one line; KL is the sum over a response in nats, length is in tokens."""
+    from ppo_lab.records import ControlMetrics
+
+    if isinstance(metrics, ControlMetrics):
+        return control_line(metrics, steps, seconds)
     line = (
         f"step {metrics.step:>{len(str(steps))}}/{steps}  score {metrics.score_mean:+.3f}  KL {metrics.ref_kl_sum:6.3f}"
         f"  β {metrics.beta:.4f}  length {metrics.response_length:5.1f}  {seconds:.2f} s"
@@ -75,6 +95,18 @@ def metric_line(metrics: StepMetrics, steps: int, seconds: float) -> str:
     if held_out is not None:
         line += f"  | held out: score {held_out.eval_score:+.3f}  KL {held_out.eval_ref_kl_sum:.3f}"
         line += "" if held_out.eval_gold is None else f"  gold {held_out.eval_gold:+.3f}"
+    return line
+
+
+def control_line(metrics: ControlMetrics, steps: int, seconds: float) -> str:
+    """One iteration in one line; the return is that of episodes that ended in it, KL(old‖new) in nats a step."""
+    earned = "      –" if metrics.episode_return is None else f"{metrics.episode_return:7.1f}"
+    line = (
+        f"step {metrics.step:>{len(str(steps))}}/{steps}  env steps {metrics.env_steps:>7}  return {earned}"
+        f"  KL {metrics.policy_kl_exact:.4f}  entropy {metrics.update.entropy:6.3f}  {seconds:.2f} s"
+    )
+    if (fresh := metrics.evaluation) is not None:
+        line += f"  | evaluation: {fresh.eval_return:.1f}, worst {fresh.eval_return_worst:.1f}"
     return line
 
 

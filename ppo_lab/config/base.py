@@ -105,12 +105,30 @@ def build(cls: type[C], data: Any, *, where: str = "config") -> C:
         raise ConfigError("\n".join(_explain(cls, e) for e in error.errors())) from None
 
 
-def read(cls: type[C], path: Path, assignments: list[str]) -> C:
-    """A config file with overrides applied."""
+def read(path: Path, assignments: list[str]) -> dict[str, Any]:
+    """The plain data of a config file with overrides applied."""
     data = parse_yaml(path.read_text(encoding="utf-8"), where=str(path.name)) or {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path.name} must be a mapping of settings, got {type(data).__name__}")
-    return build(cls, override(data, assignments), where=path.name)
+    return override(data, assignments)
+
+
+def difference(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
+    """Settings in which two configs of one kind differ: ``(dotted name, value in a, value in b)``.
+
+    Raises:
+        ConfigError: they are of different kinds.
+    """
+    if type(a) is not type(b):
+        raise ConfigError(f"difference() needs configs of one kind, got {type(a).__name__} and {type(b).__name__}")
+    found = []
+    for name in type(a).model_fields:
+        mine, theirs = getattr(a, name), getattr(b, name)
+        if isinstance(mine, Config) and isinstance(theirs, Config):
+            found += [(f"{name}.{inner}", x, y) for inner, x, y in difference(mine, theirs)]
+        elif mine != theirs:
+            found.append((name, mine, theirs))
+    return found
 
 
 def dump(config: Config) -> str:

@@ -40,7 +40,7 @@ def export(run_folder: str | Path, target: str | Path, *, step: int | None = Non
     if where is None:
         raise ConfigError(f"RUN must hold a checkpoint, got none in {folder}; let it train, or resume it")
     tensors, state = checkpoint.load(where)
-    base = base_of(folder, load_config(folder / "config.yaml"))
+    base = base_of(folder, load_config(folder / "config.yaml", world=RLHFConfig))
     policy, tokenizer = load_policy(base), load_tokenizer(base)
     lay_over(policy, tensors)
     _write(target, policy, tokenizer)

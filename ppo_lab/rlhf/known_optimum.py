@@ -21,13 +21,14 @@ from ppo_lab.exact.language import Language, enumerate_model
 from ppo_lab.exact.optimum import Comparison, compare
 from ppo_lab.exact.tabular import TabularActorCritic, TabularReference
 from ppo_lab.learners.plain import PlainLearner
+from ppo_lab.learners.rates import rate_multiplier
 from ppo_lab.records import Prompts, TextRollout, UpdateMetrics
 from ppo_lab.update import ppo_update
 
 from .assess import Lens, make_assess, opinions
 from .corpus.language import PROMPT, language_of, words_of
 from .generate import generate
-from .steps import advantages, leash_of, rate_multiplier, rewards_of, step_batch
+from .steps import advantages, leash_of, rewards_of, step_batch
 from .tokens import encode_texts
 
 if TYPE_CHECKING:

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import resource
-import sys
-import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from ppo_lab.core.masking import masked_mean, masked_sum, masked_var
 from ppo_lab.core.values import explained_variance
+from ppo_lab.metrics.cost import Clock, peak_memory_mb
 from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics
 
 from .assess import distinct, mean_length, ref_kl_sum, sampler_gap
-
-
-@dataclass
-class Clock:
-    """Seconds between laps, by name."""
-
-    last: float = field(default_factory=time.perf_counter)
-    laps: dict[str, float] = field(default_factory=dict)
-
-    def lap(self, name: str) -> None:
-        """The time since the last lap belongs to ``name``."""
-        now = time.perf_counter()
-        self.laps[name], self.last = self.laps.get(name, 0.0) + now - self.last, now
-
-
-def peak_memory_mb() -> float:
-    """Largest resident size of this process so far, MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 if sys.platform != "darwin" else 1024**2)
 
 
 def measure(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from ppo_lab.config.language import KLConfig, RLHFConfig
-from ppo_lab.config.ppo import OptimizerConfig, PPOConfig
+from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.core.kl import next_beta
 from ppo_lab.core.masking import last_step, masked_mean
 from ppo_lab.core.returns import gae, next_values
-from ppo_lab.core.schedules import linear_anneal, warmup_cosine
 from ppo_lab.learners import Learner
 from ppo_lab.records import Responses, StepBatch, TextRollout
 from ppo_lab.update import Leash
@@ -98,13 +97,3 @@ def adapt(beta: float, rollout: TextRollout, cfg: KLConfig) -> float:
 def mean_ref_kl(rollout: TextRollout) -> Tensor:
     """KL(π‖π_ref) from samples of π, nats a sequence."""
     return masked_mean(ref_kl_sum(rollout.forward_logp, rollout.ref_logp, rollout.responses.mask))
-
-
-def rate_multiplier(step: int, cfg: OptimizerConfig, *, total: int) -> float:
-    """What multiplies both base rates at PPO step ``step``, counted from 0; the number of ranks is nowhere in it."""
-    if cfg.schedule == "linear":
-        return float(linear_anneal(step, total=total))
-    if cfg.schedule == "warmup_cosine":
-        warmup = round(cfg.warmup * total)
-        return float(warmup_cosine(step + 1, total=total + 1, warmup=warmup, floor=cfg.floor))
-    return 1.0

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config import RLHFConfig
+from ppo_lab.learners.rates import rate_multiplier
 from ppo_lab.logbook import Logbook
 from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics, take
 from ppo_lab.update import ppo_update
@@ -26,7 +27,7 @@ from .generate import generate, trim
 from .measure import Clock, measure
 from .prepare import prepare
 from .score import Reward
-from .steps import adapt, advantages, judge, leash_of, rate_multiplier, rewards_of, step_batch
+from .steps import adapt, advantages, judge, leash_of, rewards_of, step_batch
 from .tokens import nearest_words, unknown_words
 
 log = logging.getLogger(__name__)
