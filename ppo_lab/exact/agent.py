@@ -165,8 +165,11 @@ def pick(cumulative: Tensor, noise: Tensor) -> Tensor:
 
 def advantages(rollout: ControlRollout, *, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """GAE and the critic's target, (B, T); at λ = 1 and values of 0 both are the return G."""
-    advantage = gae(rollout.reward, rollout.value, rollout.next_value, terminated=rollout.terminated,
-                    ended=rollout.ended, gamma=gamma, lam=lam, mask=rollout.mask)  # fmt: skip
+    flags = {"terminated": rollout.terminated, "ended": rollout.ended}
+    if faults.active("episodes_joined"):  # next_value is 0 after a termination: only the sum runs on
+        flags = {"terminated": rollout.terminated & False, "ended": rollout.ended & False}
+        flags["ended"][:, -1] = True
+    advantage = gae(rollout.reward, rollout.value, rollout.next_value, **flags, gamma=gamma, lam=lam, mask=rollout.mask)
     return advantage, advantage + rollout.value
 
 

@@ -10,6 +10,8 @@ from ppo_lab.course.exercises import (
     advantages,
     clipping,
     endings,
+    joint,
+    reinforce,
     rlhf,
     rollback,
     sampling,
@@ -25,7 +27,7 @@ from ppo_lab.course.exercises.outcome import call
 EXERCISES: dict[str, Exercise] = {
     entry.name: entry
     for entry in (
-        start_here.MASKED_MEAN,
+        start_here.MASKED_MEAN, reinforce.LOG_PROB, reinforce.REINFORCE, joint.JOINT_LOG_PROB,
         sampling.LOG_RATIO, sampling.SAMPLE_SIZE, sampling.K3, sequence_ess.SEQUENCE_ESS,
         clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, rollback.ROLLBACK, advantages.TD_ERRORS,
         advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
