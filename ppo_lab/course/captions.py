@@ -26,7 +26,7 @@ class Drawn:
     def __init__(self, figure: Figure, text: str) -> None:
         from ppo_lab.course.panels.picture import encoded, png
 
-        self.text, self._picture = text, encoded(png(figure))
+        self.text, self._picture = text, encoded(png(figure, compress=9))
 
     def __repr__(self) -> str:
         return f"Figure: {self.text}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import ipywidgets
 
-WIDE = {"layout": {"width": "98%"}, "style": {"description_width": "8.5em"}}
+WIDE = {"layout": {"width": "98%"}, "style": {"description_width": "10.5em"}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from ppo_lab.course.session import SESSION
 
 QUIET_SECONDS = 0.15  # a burst is over after this long without a change
 WIDTH = 820  # pixels of the picture at most
-LEFT = {"flex": "1 1 20em", "min_width": "17em"}
+LEFT = {"flex": "1 1 21em", "min_width": "19em"}
 RIGHT = {"flex": "3 1 36em", "min_width": "min(36em, 100%)"}
 OUTER = {"flex_flow": "row wrap", "align_items": "flex-start", "max_width": "1180px"}
 _OPEN: weakref.WeakValueDictionary[str, Panel] = weakref.WeakValueDictionary()

@@ -26,11 +26,14 @@ mend();setTimeout(mend,300);setTimeout(mend,1500)})(this)
 """.replace("\n", "")
 
 
-def png(figure: Figure) -> bytes:
-    """The figure on an opaque white face; the same bytes from the same drawing (no version or date inside)."""
+def png(figure: Figure, *, compress: int = 1) -> bytes:
+    """The figure on an opaque white face; the same bytes from the same drawing (no version or date inside).
+
+    ``compress`` 1 is quick, for what is redrawn; 9 is small, for what is stored.
+    """
     figure.set_facecolor("white")
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 1})
+    figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": compress})
     return buffer.getvalue()
 
 
