@@ -141,7 +141,11 @@ def load_policy(path: str, *, field: str = "policy.path") -> PreTrainedModel:
     """
     from transformers import AutoModelForCausalLM
 
-    return _load(path, field, AutoModelForCausalLM.from_pretrained, dtype=torch.float32)
+    from .recompute import take_over_checkpointing
+
+    model = _load(path, field, AutoModelForCausalLM.from_pretrained, dtype=torch.float32)
+    take_over_checkpointing(model)
+    return model
 
 
 def load_tokenizer(path: str, *, field: str = "policy.path") -> PreTrainedTokenizerBase:
