@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ppo_lab.diagnose import report, style
+from ppo_lab.diagnose.control import panels_of
 from ppo_lab.diagnose.curves import RIGHT, Rows
 from ppo_lab.diagnose.folder import read_run
-from ppo_lab.diagnose.plots import PANELS, samples_strip
+from ppo_lab.diagnose.plots import samples_strip
 
 DPI = 144  # 1800 pixels wide: sharp on a laptop, 200 dots an inch across A4
 
@@ -39,7 +40,7 @@ def figure(
     with style.styled():
         sheet = style.blank(12.5, 10.3 if samples else 9.0)
         grid = sheet.add_gridspec(4 if samples else 3, 4, height_ratios=[1, 1, 1, 0.42][: 4 if samples else 3])
-        for place, (name, panel) in enumerate(PANELS.items()):
+        for place, (name, panel) in enumerate(panels_of(rows).items()):
             ax = sheet.add_subplot(grid[divmod(place, 4)])
             panel(ax, rows, **({"baseline": baseline} if name == "evaluation" else {}))
         if samples:

@@ -34,8 +34,13 @@ class RunLog:
 
     @property
     def planned(self) -> int | None:
-        """Steps the config asks for."""
-        steps = self.config.get("steps")
+        """Steps the config asks for; those of a control run are rollouts."""
+        config = self.config
+        if isinstance(config.get("env"), dict):
+            sizes = (config.get("total_steps"), config["env"].get("count"), config.get("rollout"))
+            total, count, rollout = (size if isinstance(size, int) else 0 for size in sizes)
+            return total // (count * rollout) if count * rollout else None
+        steps = config.get("steps")
         return steps if isinstance(steps, int) else None
 
     @property

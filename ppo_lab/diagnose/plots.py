@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ppo_lab.diagnose.curves import Rows, absent, band, bulk, curve, finish, fit, note, series, short, twin
+from ppo_lab.diagnose.curves import Rows, absent, bulk, curve, finish, note, series, short
+from ppo_lab.diagnose.scales import close, dots, right_scale
 from ppo_lab.diagnose.style import (
     BLUE,
     DASHDOT,
@@ -41,8 +42,8 @@ def reward(ax: Axes, rows: Rows) -> None:
         curve(ax, rows, "reward_mean", "total", VERMILLION, DASHED),
         curve(ax, rows, "non_score_reward", "−β·KL", GREEN, DASHDOT),
     ]
-    gold = _right(ax, rows, "gold", [("gold_mean", "gold", ORANGE, DOTTED)])
-    _close(ax, rows, "reward", "reward", drawn, ("score_mean", "reward_mean", "non_score_reward"), right=gold)
+    gold = right_scale(ax, rows, "gold", [("gold_mean", "gold", ORANGE, DOTTED)])
+    close(ax, rows, "reward", "reward", drawn, ("score_mean", "reward_mean", "non_score_reward"), right=gold)
 
 
 def evaluation(ax: Axes, rows: Rows, *, baseline: Mapping[str, Any] | None = None) -> None:
@@ -53,8 +54,8 @@ def evaluation(ax: Axes, rows: Rows, *, baseline: Mapping[str, Any] | None = Non
         curve(ax, rows, "eval_score", "score", BLUE, marker="o"),
         curve(ax, rows, "eval_objective", "score − β₀·KL", VERMILLION, DASHED, marker="s"),
     ]
-    gold = _right(ax, rows, "gold", [("eval_gold", "gold", ORANGE, DOTTED)], marker="D")
-    _close(ax, rows, "evaluation", "reward", drawn, ("eval_score", "eval_objective"), right=gold)
+    gold = right_scale(ax, rows, "gold", [("eval_gold", "gold", ORANGE, DOTTED)], marker="D")
+    close(ax, rows, "evaluation", "reward", drawn, ("eval_score", "eval_objective"), right=gold)
     for axes, name, color in ((ax, "eval_score", BLUE), (gold, "eval_gold", ORANGE)):
         if axes is not None and baseline is not None and np.isfinite(float(baseline.get(name, np.nan))):
             level = float(baseline[name])
@@ -63,17 +64,17 @@ def evaluation(ax: Axes, rows: Rows, *, baseline: Mapping[str, Any] | None = Non
 
 def reference(ax: Axes, rows: Rows) -> None:
     """KL to the reference, nats per sequence; β on the right where it moved."""
-    drawn = [curve(ax, rows, "ref_kl_sum", "rollout", BLUE), _dots(ax, rows, "eval_ref_kl_sum", "held out")]
+    drawn = [curve(ax, rows, "ref_kl_sum", "rollout", BLUE), dots(ax, rows, "eval_ref_kl_sum", "held out")]
     moved = len(set(series(rows, "beta")[1].tolist())) > 1
-    beta = _right(ax, rows, "β", [("beta", "β", PURPLE, DASHED)]) if moved else None
-    _close(ax, rows, "reference", "nats per sequence", drawn, ("ref_kl_sum",), right=beta, healthy="ref_kl_sum")
+    beta = right_scale(ax, rows, "β", [("beta", "β", PURPLE, DASHED)]) if moved else None
+    close(ax, rows, "reference", "nats per sequence", drawn, ("ref_kl_sum",), right=beta, healthy="ref_kl_sum")
 
 
 def length(ax: Axes, rows: Rows) -> None:
     """Tokens in an answer, and how many answers end by themselves."""
-    drawn = [curve(ax, rows, "response_length", "rollout", BLUE), _dots(ax, rows, "eval_response_length", "held out")]
-    stop = _right(ax, rows, "share", [("stop_rate", "stopped", ORANGE, DOTTED)], low=0.0, high=1.05)
-    _close(ax, rows, "length", "tokens", drawn, ("response_length", "stop_rate"), right=stop)
+    drawn = [curve(ax, rows, "response_length", "rollout", BLUE), dots(ax, rows, "eval_response_length", "held out")]
+    stop = right_scale(ax, rows, "share", [("stop_rate", "stopped", ORANGE, DOTTED)], low=0.0, high=1.05)
+    close(ax, rows, "length", "tokens", drawn, ("response_length", "stop_rate"), right=stop)
 
 
 def step(ax: Axes, rows: Rows) -> None:
@@ -86,7 +87,7 @@ def step(ax: Axes, rows: Rows) -> None:
     if stopped:
         ax.plot(stopped, np.full(len(stopped), 0.02), "|", color=NOTE, markersize=5, gid="early_stop",
                 label="stopped early", transform=ax.get_xaxis_transform())  # fmt: skip
-    _close(ax, rows, "step", "nats per token", drawn, ("policy_kl_k3", "policy_kl_k1"), healthy="policy_kl_k3")
+    close(ax, rows, "step", "nats per token", drawn, ("policy_kl_k3", "policy_kl_k1"), healthy="policy_kl_k3")
 
 
 def clip(ax: Axes, rows: Rows) -> None:
@@ -96,7 +97,7 @@ def clip(ax: Axes, rows: Rows) -> None:
         curve(ax, rows, "active_clip_fraction", "no gradient", VERMILLION, DASHED),
         curve(ax, rows, "value_clip_fraction", "value", GREEN, DASHDOT),
     ]
-    _close(ax, rows, "clip", "share of tokens", drawn, ("clip_fraction", "active_clip_fraction"), low=0.0,
+    close(ax, rows, "clip", "share of tokens", drawn, ("clip_fraction", "active_clip_fraction"), low=0.0,
            healthy="clip_fraction")  # fmt: skip
 
 
@@ -130,8 +131,8 @@ def gradient(ax: Axes, rows: Rows) -> None:
         curve(ax, rows, "gradient_norm_max", "largest", VERMILLION, DASHED),
     ]
     rates = [("actor_rate", "actor", GREEN, DASHDOT), ("critic_rate", "critic", ORANGE, DOTTED)]
-    right = _right(ax, rows, "rate", rates, low=0.0)
-    _close(ax, rows, "gradient", "norm", drawn, ("gradient_norm", "gradient_norm_max"), right=right, log=True,
+    right = right_scale(ax, rows, "rate", rates, low=0.0)
+    close(ax, rows, "gradient", "norm", drawn, ("gradient_norm", "gradient_norm_max"), right=right, log=True,
            healthy="gradient_norm")  # fmt: skip
 
 
@@ -141,16 +142,16 @@ def loss(ax: Axes, rows: Rows) -> None:
         curve(ax, rows, "policy_loss", "policy", BLUE),
         curve(ax, rows, "ref_kl_loss", "reference KL", GREEN, DASHDOT),
     ]
-    right = _right(ax, rows, "reward²", [("value_loss", "value", VERMILLION, DASHED)], low=0.0)
-    _close(ax, rows, "loss", "policy loss", drawn, ("policy_loss", "value_loss"), right=right)
+    right = right_scale(ax, rows, "reward²", [("value_loss", "value", VERMILLION, DASHED)], low=0.0)
+    close(ax, rows, "loss", "policy loss", drawn, ("policy_loss", "value_loss"), right=right)
 
 
 def value(ax: Axes, rows: Rows) -> None:
     """Explained variance, and whether values follow returns."""
     drawn = [curve(ax, rows, "explained_variance", "explained", BLUE)]
     means = [("value_mean", "value", VERMILLION, DASHED), ("return_mean", "return", ORANGE, DOTTED)]
-    right = _right(ax, rows, "reward", means)
-    _close(ax, rows, "value", "explained variance", drawn, ("explained_variance",), right=right, high=1.05,
+    right = right_scale(ax, rows, "reward", means)
+    close(ax, rows, "value", "explained variance", drawn, ("explained_variance",), right=right, high=1.05,
            healthy="explained_variance")  # fmt: skip
 
 
@@ -158,8 +159,8 @@ def entropy(ax: Axes, rows: Rows) -> None:
     """Entropy of the policy, nats per token, and how many words and pairs of words differ."""
     drawn = [curve(ax, rows, "entropy", "entropy", BLUE)]
     distinct = [("distinct_2", "distinct-2", VERMILLION, DASHED), ("distinct_1", "distinct-1", GREEN, DASHDOT)]
-    right = _right(ax, rows, "share", distinct, low=0.0)
-    _close(ax, rows, "entropy", "nats per token", drawn, ("entropy",), right=right, low=0.0)
+    right = right_scale(ax, rows, "share", distinct, low=0.0)
+    close(ax, rows, "entropy", "nats per token", drawn, ("entropy",), right=right, low=0.0)
 
 
 def cost(ax: Axes, rows: Rows) -> None:
@@ -179,7 +180,7 @@ def cost(ax: Axes, rows: Rows) -> None:
         top = below + np.array([np.nanmean(np.where(np.isfinite(seconds[g]), seconds[g], 0.0)) for g in groups])
         ax.stairs(top, edges, baseline=below, fill=True, color=color, alpha=alpha, linewidth=0, label=label, gid=name)
         below = top
-    memory = _right(ax, rows, "MiB", [("peak_memory_mb", "memory", NOTE, DOTTED)], low=0.0)
+    memory = right_scale(ax, rows, "MiB", [("peak_memory_mb", "memory", NOTE, DOTTED)], low=0.0)
     if memory is not None:
         memory.set_ylim(0, 1.25 * memory.get_ylim()[1])
     top = bulk(below)[1]
@@ -242,42 +243,3 @@ PANELS: dict[str, Callable[..., None]] = {
     "entropy": entropy,
     "cost": cost,
 }
-
-
-def _right(ax: Axes, rows: Rows, label: str, lines: list, *, marker: str | None = None,
-           low: float | None = None, high: float | None = None) -> Axes | None:  # fmt: skip
-    """Curves of another unit on a scale of their own; None where none was measured."""
-    if not any(len(series(rows, name)[0]) for name, *_ in lines):
-        return None
-    right = twin(ax, label)
-    for name, text, color, dash in lines:
-        curve(right, rows, name, text, color, dash, marker=marker)
-    fit(right, low=low, high=high)
-    if low is None and high is None:  # headroom, so that a curve of the same shape does not hide behind the left one
-        bottom, top = right.get_ylim()
-        right.set_ylim(bottom, top + 0.2 * (top - bottom))
-    return right
-
-
-def _dots(ax: Axes, rows: Rows, name: str, label: str) -> bool:
-    """Sparse measurements: points, thinly joined."""
-    return curve(ax, rows, name, label, VERMILLION, DOTTED, marker="o")
-
-
-def _close(
-    ax: Axes, rows: Rows, panel: str, ylabel: str, drawn: list[bool], names: tuple[str, ...], *,
-    right: Axes | None = None, healthy: str | None = None, low: float | None = None, high: float | None = None,
-    log: bool = False,
-) -> None:  # fmt: skip
-    """Limits, band, legend, and what was not measured."""
-    if not any(drawn) and right is None:
-        ax.set_title(GROUPS[panel], pad=6)
-        return absent(ax, *names)
-    fit(ax, low=low, high=high, log=log)
-    if healthy is not None and any(drawn):
-        band(ax, healthy)
-    for name in names:
-        if not len(series(rows, name)[0]):
-            note(ax, f"{name}: not measured")
-    finish(ax, rows, GROUPS[panel], ylabel, right=right)
-

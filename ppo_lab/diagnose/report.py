@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ppo_lab.diagnose import calibration
+from ppo_lab.diagnose.control import panels_of
 from ppo_lab.diagnose.curves import series
 from ppo_lab.diagnose.folder import RunLog
-from ppo_lab.diagnose.plots import PANELS
 from ppo_lab.diagnose.svg import picture
 from ppo_lab.diagnose.words import Change, band_text, describe, headlines, latest, number, pairs, verdicts
 from ppo_lab.metrics import GROUPS, PEERS, REGISTRY, Metric
@@ -40,7 +40,8 @@ SETTINGS = (  # what a reader asks for first; the rest is in the complete config
     ("Clip ε", "ppo.clip"), ("Epochs", "ppo.epochs"), ("Minibatches", "ppo.minibatches"), ("γ", "ppo.gamma"),
     ("λ", "ppo.lam"), ("Target KL", "ppo.target_kl"), ("Actor rate", "optimizer.actor_rate"),
     ("Critic rate", "optimizer.critic_rate"), ("Schedule", "optimizer.schedule"), ("Critic from", "critic.init"),
-    ("Precision", "precision"),
+    ("Precision", "precision"), ("Environment", "env.id"), ("Environments", "env.count"), ("Rollout", "rollout"),
+    ("Algorithm", "algorithm"), ("Environment steps", "total_steps"),
 )  # fmt: skip
 
 
@@ -79,12 +80,12 @@ def cards(run: RunLog) -> str:
 
 def panels(run: RunLog) -> str:
     """The dashboard, a picture a panel, so that it folds on narrow screens."""
-    html = ['<h2 class="screen">Dashboard</h2><div class="chapters">']
+    html, drawers = ['<h2 class="screen">Dashboard</h2><div class="chapters">'], panels_of(run.rows)
     for chapter, names in CHAPTERS.items():
         html.append(f'<h3>{chapter}</h3><div class="panels">')
         for name in names:
             options: dict[str, Any] = {"baseline": run.baseline} if name == "evaluation" else {}
-            draw = partial(PANELS[name], rows=run.rows, **options)
+            draw = partial(drawers[name], rows=run.rows, **options)
             html.append(f"<figure>{picture(draw, name=name, alt=describe(name, run.rows, run.baseline))}</figure>")
         html.append("</div>")
     return "\n".join([*html, "</div>"])
@@ -129,12 +130,15 @@ def cost(run: RunLog) -> str:
     if not total:
         return ""
     tokens = float(np.nansum(series(run.rows, "tokens")[1]))
+    env_steps = series(run.rows, "env_steps")[1]
     memory = series(run.rows, "peak_memory_mb")[1]
     facts = {
         "Time in steps": f"{duration(total)}",
         "A step": f"{number(total / len(run.rows))} s",
-        "Response tokens": f"{tokens:,.0f}".replace(",", " "),
-        "Response tokens a second": number(tokens / total),
+        "Response tokens": None if len(env_steps) else f"{tokens:,.0f}".replace(",", " "),
+        "Response tokens a second": None if len(env_steps) else number(tokens / total),
+        "Environment steps": f"{env_steps[-1]:,.0f}".replace(",", " ") if len(env_steps) else None,
+        "Environment steps a second": number(env_steps[-1] / total) if len(env_steps) else None,
         "Peak memory": f"{number(float(np.nanmax(memory)))} MiB" if len(memory) else None,
     }
     bar = "".join(f'<i class="{name}" style="width:{100 * seconds[name] / total:.2f}%"></i>' for name in PHASES)

@@ -30,7 +30,23 @@ HEADLINES = (  # title, held out, while training
     ("Gold", "eval_gold", "gold_mean"),
     ("KL to the reference", "eval_ref_kl_sum", "ref_kl_sum"),
     ("Response length", "eval_response_length", "response_length"),
+    ("Return", "eval_return", "episode_return"),
+    ("Worst episode", "eval_return_worst", "episode_return"),
+    ("Episode length", "eval_episode_length", "episode_length"),
 )
+
+STEERED = ("clip", "lam", "entropy_coef", "penalty_beta", "delta")
+TITLES = {  # of a control run's panels, where they differ
+    "reward": "Return of training episodes",
+    "evaluation": "Fresh environments",
+    "reference": "Plans and rules",
+    "length": "Episode length",
+}
+
+
+def is_control(rows: Rows) -> bool:
+    """Whether these are rows of a control run."""
+    return any("env_steps" in row for row in rows)
 
 
 def headlines(run: RunLog) -> list[Change]:
@@ -40,11 +56,13 @@ def headlines(run: RunLog) -> list[Change]:
         steps, values = series(run.rows, held_out)
         if len(values):
             first = None if run.baseline is None else run.baseline.get(held_out)
-            where, name = f"held-out prompts, step 0 → {steps[-1]:.0f}", held_out
+            where = "fresh environments" if is_control(run.rows) else "held-out prompts"
+            where, name = f"{where}, step 0 → {steps[-1]:.0f}", held_out
         else:
             steps, values = series(run.rows, training)
             first = float(values[0]) if len(values) > 1 else None
-            where, name = f"training prompts, step {steps[0]:.0f} → {steps[-1]:.0f}" if len(values) else "", training
+            where = "training episodes" if is_control(run.rows) else "training prompts"
+            where, name = f"{where}, step {steps[0]:.0f} → {steps[-1]:.0f}" if len(values) else "", training
         if len(values):
             unit = metric(name).unit
             changes.append(Change(title=title, unit=unit, before=first, after=float(values[-1]), where=where))
@@ -97,8 +115,12 @@ def describe(panel: str, rows: Rows, baseline: Mapping[str, Any] | None = None) 
     """
     start: Rows = [] if baseline is None or panel != "evaluation" else [{"step": 0, **baseline}]
     rows = [*start, *rows]
-    facts = [fact for name in REGISTRY if REGISTRY[name].group == panel if (fact := _fact(REGISTRY[name], rows))]
-    return f"{GROUPS[panel]}. " + (" ".join(facts) or "Not measured.")
+    control = is_control(rows)
+    names = [name for name, entry in REGISTRY.items() if entry.group == panel and not (control and name in STEERED)]
+    facts = [fact for name in (STEERED if control and panel == "reference" else names)
+             if (fact := _fact(REGISTRY[name], rows))]  # fmt: skip
+    title = TITLES.get(panel, GROUPS[panel]) if control else GROUPS[panel]
+    return f"{title}. " + (" ".join(facts) or "Not measured.")
 
 
 def _fact(entry: Metric, rows: Rows) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from ppo_lab.metrics.control import CONTROL
 from ppo_lab.metrics.evaluation import EVALUATION
 from ppo_lab.metrics.log import decode, encode, read, truncate, write_line
 from ppo_lab.metrics.metric import GROUPS, PEERS, Metric
@@ -20,7 +21,7 @@ from ppo_lab.metrics.rollout import COST, CRITIC, REFERENCE, SCORES, TEXT
 from ppo_lab.metrics.update import UPDATE
 
 REGISTRY: dict[str, Metric] = {
-    entry.name: entry for entry in SCORES + EVALUATION + REFERENCE + TEXT + UPDATE + CRITIC + COST
+    entry.name: entry for entry in SCORES + EVALUATION + REFERENCE + TEXT + UPDATE + CRITIC + COST + CONTROL
 }
 
 __all__ = ["GROUPS", "PEERS", "REGISTRY", "Metric", "group", "metric", "decode", "encode", "read",
@@ -38,7 +39,7 @@ def metric(name: str) -> Metric:
 def group(name: str) -> tuple[Metric, ...]:
     """The metrics of one panel, in order.
 
-    >>> [entry.name for entry in group("length")]
-    ['eval_response_length', 'response_length', 'stop_rate']
+    >>> [entry.name for entry in group("reference")]
+    ['eval_ref_kl_sum', 'ref_kl_sum', 'ref_kl_token', 'beta']
     """
     return tuple(entry for entry in REGISTRY.values() if entry.group == name)
