@@ -61,6 +61,14 @@ def test_the_order_hangs_on_the_seed() -> None:
     assert seen[0] == seen[1] != seen[2]
 
 
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_b22_the_number_of_ranks_is_nowhere_in_the_rate(world: int) -> None:
+    learner = Watched()
+    learner.world = world
+    update(learner, make_batch(), PPOConfig(epochs=2, minibatches=3, micro_batch=1), actor=0.25, critic=0.75)
+    assert learner.multipliers == [(0.25, 0.75)] * 6
+
+
 def test_early_stop_is_checked_before_the_step_and_the_critic_goes_on() -> None:
     learner = Watched(rate=0.2)
     metrics = update(learner, fresh(make_batch()), PPOConfig(epochs=3, minibatches=2, target_kl=1e-6))

@@ -66,6 +66,13 @@ def test_k3_is_never_negative_and_keeps_its_digits() -> None:
     assert same(kl.k3(tiny, 0 * tiny) / (tiny**2 / 2), 1.0, atol=1e-6)  # exp(-d) - 1 + d has two digits left there
 
 
+def test_b08_an_estimate_that_is_never_negative() -> None:
+    d = torch.tensor([0.0, 0.1, -0.1, 1.0], dtype=torch.float64)
+    found = kl.k3(d, torch.zeros_like(d))
+    wanted = torch.tensor([0.0, 0.1 - 1 + math.exp(-0.1), math.exp(0.1) - 1.1, math.exp(-1)], dtype=torch.float64)
+    assert same(found, wanted) and (found >= 0).all() and float(kl.k1(d, torch.zeros_like(d)).min()) < 0
+
+
 def test_no_estimator_clamps() -> None:
     d, zero = torch.tensor([-80.0, 80.0], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     assert same(kl.k1(d, zero), d) and kl.k3(d, zero)[0] > 1e34 and same(kl.k3(d, zero)[1], 79.0)

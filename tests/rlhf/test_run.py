@@ -65,8 +65,8 @@ def test_metrics_agree_with_the_rollout(whole):
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.3])
-def test_first_ratio_is_one_under_temperature_dropout_and_left_padding(tmp_path, family, temperature):
+@pytest.mark.parametrize("temperature", [0.5, 0.7, 1.0, 1.3])
+def test_b05_b06_first_ratio_is_one_under_temperature_dropout_and_left_padding(tmp_path, family, temperature):
     run = Run(config(steps=1, policy__family=family, sampling__temperature=temperature), folder=tmp_path / "run")
     run.learner.module.train()  # B06: the caller left dropout on
     first = next(iter(run))
