@@ -48,7 +48,8 @@ def test_a_limit_taken_for_an_end_costs_only_where_leaving_pays() -> None:
     assert healthy.J[-1] == pytest.approx(best, abs=0.05) and healthy.value[-1] == pytest.approx(best, abs=0.1)
     with faults.planted("limit_is_end"):
         broken, harmless = live(living(), 0), live(living(leave=0.0), 0)
-    assert broken.J[-1] < 9 and broken.value[-1] < 8
+    assert broken.J[-1] < 9 and broken.value[-1] < 8 and broken.left[-1] > 0.3 > 0.1 > healthy.left[-1]
+    assert abs(broken.explained[-1]) < 0.3 and len(broken.explained) == 14
     assert harmless.J[-1] > 9.5 and harmless.value[-1] < 8  # the value is as wrong, the policy is not
 
 

@@ -94,7 +94,7 @@ def test_lambda_figure() -> None:
 
 
 def test_limit_figure() -> None:
-    right, wrong = [Life([1.0, 2.0], [3.0, 4.0])] * 2, [Life([0.5, 0.6], [0.7, 0.8])]
+    right, wrong = [Life([1.0, 2.0], [3.0, 4.0], [], [])] * 2, [Life([0.5, 0.6], [0.7, 0.8], [], [])]
     value, j = limit_figure(right, wrong, truth=10.0, mistaken=4.0).axes
 
     def long(ax: Any) -> list[list[float]]:

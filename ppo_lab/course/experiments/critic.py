@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from ppo_lab import seeding
@@ -28,21 +29,28 @@ def living(*, leave: float = 5.0, limit: int = 10) -> MDP:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One training run under a time limit: exact J and the critic's value of the first place, after each iteration."""
+    """One training run under a time limit, after each iteration."""
 
-    J: list[float]
-    value: list[float]
+    J: list[float]  # exact
+    value: list[float]  # the critic's, of the first place
+    left: list[float]  # exact chance that an episode terminates before the limit
+    explained: list[float]  # explained variance, as a log shows it
 
 
 def live(mdp: MDP, seed: int, *, iterations: int = 14) -> Life:
     """Train actor and critic; whatever is planted in `ppo_lab.faults` is in it."""
     module = TabularActorCritic(mdp)
     learner = PlainLearner(module, actor_rate=0.1, critic_rate=0.4, max_norm=None, device="cpu")
-    J, value = [], []
+    run = Life([], [], [], [])
     for step in train(learner, mdp, CONTROL, episodes=16, steps=35, iterations=iterations, seed=seed):
-        J.append(step.J)
-        value.append(module.value[0].item())
-    return Life(J, value)
+        walk = torch.einsum("sa,sap->sp", step.probs, mdp.transition)
+        stayed = mdp.start @ torch.linalg.matrix_power(walk, mdp.limit or 1)
+        _, target = advantages(step.rollout, gamma=mdp.gamma, lam=CONTROL.lam)
+        run.J.append(step.J)
+        run.value.append(module.value[0].item())
+        run.left.append(1 - float(stayed.sum()))
+        run.explained.append(float(explained_variance(step.rollout.value, target)))
+    return run
 
 
 # --- value clipping and a target network -----------------------------------------------------------------------------
@@ -57,7 +65,7 @@ class CriticRun:
 
 
 def fit_critic(
-    here: World, seed: int, *, value_clip: float | None = None, pace: float = 1.0, lam: float = 0.95, rollouts: int = 15
+    here: World, seed: int, *, value_clip: float | None = None, pace: float = 1.0, lam: float = 0.95, rollouts: int = 8
 ) -> CriticRun:
     """Train only the critic of a fixed policy, by the real update.
 

@@ -92,8 +92,8 @@ def limit_figure(right: Sequence[Life], wrong: Sequence[Life], *, truth: float, 
 
 def critic_figure(runs: Mapping[str, Sequence[CriticRun]]) -> Figure:
     """Error of V against V^π over the rollouts, a line a setting with its 95 % interval; below 1 is better than 0."""
-    figure, (ax,) = sheet(1, size=(6.4, 2.9))
-    figure.subplots_adjust(0.1, 0.17, 0.98, 0.96)
+    figure, (ax,) = sheet(1, size=(8.4, 2.9))
+    figure.subplots_adjust(0.08, 0.17, 0.68, 0.96)
     for (label, several), color in zip(runs.items(), COLORS, strict=False):
         steps = range(len(several[0].error))
         found = [measure([run.error[i] for run in several], least=0.0) for i in steps]
@@ -101,7 +101,7 @@ def critic_figure(runs: Mapping[str, Sequence[CriticRun]]) -> Figure:
         ax.plot(x, [m.mean for m in found], color=color, lw=2, label=label)
         ax.fill_between(x, [m.low for m in found], [m.high for m in found], color=color, alpha=0.2, lw=0)
     ax.set(xlabel="rollouts", ylabel="off from $V^\\pi$, in its spreads", ylim=(0, None))
-    ax.legend(frameon=False, fontsize=9)
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
 
 
