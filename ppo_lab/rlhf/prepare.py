@@ -38,6 +38,12 @@ from .tokens import first_difference, pad_id, same_tokenizer, stop_ids, token_id
 
 log = logging.getLogger(__name__)
 Encode = Callable[[list[str]], Prompts]
+MISPLACED = {  # docs/kl_estimators.md
+    ("k2", "reward"): "it is a biased price there; k1 is not",
+    ("k3", "reward"): "its push subtracts the gradient of KL(π_ref‖π) and can point the wrong way; k1's does not",
+    ("k1", "loss"): "its expected gradient is zero there; k2's is that of the KL of a token",
+    ("k3", "loss"): "its expected gradient is that of the other direction, KL(π_ref‖π); k2's is not",
+}
 
 
 @dataclass(frozen=True)
@@ -113,8 +119,11 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     if config.sampling.suppress:
         log.warning("sampling.suppress %s: never sampled, and masked in policy, old and reference alike",
                     ", ".join(config.sampling.suppress))  # fmt: skip
+    kl = config.kl
+    if kl.beta > 0 and (kl.estimator, kl.placement) in MISPLACED:
+        log.warning("kl.estimator %s in the %s: %s", kl.estimator, kl.placement, MISPLACED[kl.estimator, kl.placement])
     lens = Lens(config.sampling.temperature, sampling["suppress"], config.sampling.batch,
-                exact_kl=config.kl.placement == "loss" and config.kl.estimator == "exact")  # fmt: skip
+                exact_kl=kl.placement == "loss" and kl.estimator == "exact")  # fmt: skip
     own = folder / "models" / "reward_model"
     judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, own)
     if config.policy.trainable_layers is not None:

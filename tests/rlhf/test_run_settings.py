@@ -68,6 +68,17 @@ def test_kl_in_the_loss(tmp_path, estimator):
     assert torch.allclose(masked_sum(reward, mask, dim=-1), run.last_rollout.score)
 
 
+@pytest.mark.parametrize(
+    ("estimator", "placement", "word"),
+    [("k1", "reward", None), ("k2", "reward", "biased price"), ("k3", "reward", "can point the wrong way"),
+     ("k1", "loss", "gradient is zero"), ("k2", "loss", None), ("k3", "loss", "other direction")],
+)  # fmt: skip
+def test_an_estimator_out_of_its_place_is_named_once(tmp_path, caplog, estimator, placement, word):
+    Run(config(steps=1, sft__steps=1, kl__placement=placement, kl__estimator=estimator), folder=tmp_path / "run")
+    told = [r.message for r in caplog.records if "kl.estimator" in r.message]
+    assert len(told) == (word is not None) and all(f"{estimator} in the {placement}: " in t and word in t for t in told)
+
+
 def test_shared_trunk_is_one_object_and_belongs_to_the_actor_b24(tmp_path, recwarn):
     run = Run(config(steps=2, critic__trunk="shared"), folder=tmp_path / "run")
     list(run)
