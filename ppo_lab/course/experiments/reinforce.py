@@ -1,14 +1,24 @@
-"""Notebook 01: REINFORCE on a bandit, many seeds at once, judged by the exact J. No optimizer: plain gradient steps."""
+"""Notebook 01: REINFORCE judged by exact numbers: bandits, many seeds at once, and one run of the real trainer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ppo_lab import seeding
+from ppo_lab.config.ppo import PPOConfig
+from ppo_lab.core.masking import masked_sum, select
 from ppo_lab.core.objectives import reinforce
+from ppo_lab.core.returns import discounted_returns
+from ppo_lab.exact.agent import Progress, TabularActorCritic, sample, train
+from ppo_lab.exact.mdp import MDP
+from ppo_lab.learners.plain import PlainLearner
+
+PLAIN = PPOConfig(objective="reinforce", epochs=1, minibatches=1, lam=1.0, value_coef=0.0, value_clip=None,
+                  standardize="none")  # fmt: skip
 
 
 def ascend(
@@ -50,3 +60,36 @@ def ascend(
         table = (table.detach() + rate * gradient).requires_grad_()
         curve.append(table.detach().softmax(-1) @ reward)
     return torch.stack(curve, dim=-1)
+
+
+def sweep(reward: Tensor, rates: Sequence[float], **options: Any) -> Tensor:
+    """The final J of `ascend` at each rate, (seeds, rates)."""
+    return torch.stack([ascend(reward, rate=rate, **options)[:, -1] for rate in rates], dim=-1)
+
+
+def episode_gradients(mdp: MDP, logits: Tensor, *, episodes: int, seed: int) -> dict[str, Tensor]:
+    r"""Policy gradients of single episodes, (episodes, S, A), with two weights that have the same mean.
+
+    ``whole`` is the sequence form, :math:`R \nabla \log p(\text{episode})`; ``to go`` weights each step by what
+    followed it. Every episode must terminate within 200 steps.
+    """
+    probs = logits.softmax(-1)
+    seen = sample(mdp, probs, episodes=episodes, steps=200, seed=seed, after_end="mask")
+    if bool(seen.mask[:, -1].any()):
+        raise ValueError("every episode must terminate within 200 steps, got one that goes on; use a shorter world")
+    score = torch.nn.functional.one_hot(seen.action, mdp.actions) - probs[seen.obs]  # d log pi / d its row of logits
+    flags = {"terminated": seen.terminated, "ended": seen.ended, "mask": seen.mask}
+    to_go = discounted_returns(seen.reward, torch.zeros_like(seen.reward), **flags, gamma=1.0)
+    whole = masked_sum(seen.reward, seen.mask, dim=-1)[:, None].expand_as(to_go)
+    place = torch.nn.functional.one_hot(seen.obs, mdp.states).double()
+    weights = {"whole": whole, "to go": to_go}
+    return {
+        name: torch.einsum("bts,bta->bsa", place, score * select(weight, seen.mask)[..., None])
+        for name, weight in weights.items()
+    }
+
+
+def doors_run(mdp: MDP, seed: int, *, iterations: int = 100) -> list[Progress]:
+    """REINFORCE by the real trainer: no critic, no discount, one step a rollout of 16 rows of 32 steps."""
+    learner = PlainLearner(TabularActorCritic(mdp), actor_rate=0.05, critic_rate=0.0, device="cpu")
+    return [*train(learner, mdp, PLAIN, episodes=16, steps=32, iterations=iterations, seed=seed)]
