@@ -25,9 +25,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(autouse=True)
-def quiet_afterwards() -> Iterator[None]:
+def nobody_listens_yet() -> Iterator[None]:
     log = logging.getLogger("ppo_lab")
     handlers, level = list(log.handlers), log.level
+    log.handlers[:] = []  # another test may have trained in this process
+    log.setLevel(logging.NOTSET)
     yield
     log.handlers[:] = handlers
     log.setLevel(level)
