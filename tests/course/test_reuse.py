@@ -9,7 +9,7 @@ import torch
 
 from ppo_lab import faults
 from ppo_lab.core.kl import RULES
-from ppo_lab.course.experiments import controllers, reuse
+from ppo_lab.course.experiments import controllers, promises, reuse
 from ppo_lab.course.experiments.controllers import SIGNS, TARGET, beta_rule, beta_run, clip_rule, clip_run
 from ppo_lab.course.experiments.reuse import METHODS, config, one_batch, rounds, run, study, world
 from ppo_lab.exact.mdp import best_policy, solve
@@ -101,3 +101,25 @@ def test_controllers_move_the_kl() -> None:
     assert abs(steered - TARGET) < abs(fixed - TARGET)
     right, printed = (controllers.mean_kl(clip_run(0, sign)) for sign in SIGNS)
     assert right < TARGET * 1.5 < printed
+
+
+def test_the_trpo_bound_holds_on_random_steps_and_a_false_one_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert min(promises.slack(s) for s in range(10)) >= 0
+    wrong = promises.trpo_bound
+
+    def without_penalty(*given):
+        found = wrong(*given)
+        return found._replace(bound=found.surrogate)
+
+    monkeypatch.setattr(promises, "trpo_bound", without_penalty)
+    assert min(promises.slack(s, size=1.0) for s in range(10)) < 0
+
+
+@pytest.mark.parametrize("clip", [0.3, 0.2, 0.02, 0.002])
+def test_two_doors_lose_at_any_clip(clip: float) -> None:
+    found = promises.two_door_step(clip)
+    p = (1 / (2 + clip) + 0.5) / 2
+    q = p * (1 + clip)
+    assert found.surrogate == pytest.approx((q - p) * (1 - 2 * p), abs=1e-12)
+    assert found.J == pytest.approx(q * (1 - q) - p * (1 - p), abs=1e-12)
+    assert found.surrogate > 0 > found.J

@@ -54,7 +54,7 @@ def test_reuse_draws_means_of_the_seeds() -> None:
 
 
 def test_one_batch_draws_means_and_the_bound_of_the_band() -> None:
-    seen = [[Epoch(0.0, kl * s, 0.1 * s, 0.0) for kl in (0.1, 0.2)] for s in (1, 3)]
+    seen = [[Epoch(0.0, kl * s, 0.1 * s, 0.0, 0.0) for kl in (0.1, 0.2)] for s in (1, 3)]
     left, right = trust.batch_figure({"surrogate": seen, "clip": seen}, clip=0.2).axes
     drawn = lines(left)
     assert drawn["clip"] == drawn["surrogate"] == pytest.approx([0.2, 0.4])

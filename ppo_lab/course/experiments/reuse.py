@@ -143,7 +143,8 @@ class Epoch(NamedTuple):
 
     gain: float
     kl: float  # exact mean KL(old‖new) since the batch was sampled, nats
-    silent: float  # share of the batch whose gradient the clip switched off
+    silent: float  # share of the batch that the clipped surrogate leaves without a gradient
+    outside: float  # share of the batch outside the band, on whichever side
     gradient: float  # length of the gradient
 
 
@@ -162,7 +163,8 @@ def one_batch(seed: int, cfg: PPOConfig, *, epochs: int, rate: float = RATE) -> 
     for epoch in range(epochs):
         found = ppo_update(learner, batch, assess, once, seed=seeding.key(seed, "epoch", epoch))
         kl = mean_kl(here.mdp, old, module.probs).item()
-        seen.append(Epoch(here.gain(module.probs), kl, found.active_clip_fraction, found.gradient_norm))
+        seen.append(Epoch(here.gain(module.probs), kl, found.active_clip_fraction,
+                          found.clip_fraction, found.gradient_norm))  # fmt: skip
     return seen
 
 
