@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from ppo_lab import seeding
+from ppo_lab.course.recordings import record
 from ppo_lab.exact.language import make_language
 from ppo_lab.exact.optimum import Comparison
 from ppo_lab.rlhf.known_optimum import OPTIMIZER, PPO, solve_by_ppo
 
 ITERATIONS, SAMPLES = 300, 256
+RECORDED = ("seed", "beta", "samples", "regret", "kl_to_optimum", "kl_to_reference", "cpu_seconds")
 GROUPS = {"0 … 4": range(5), "5 … 9": range(5, 10), "10 …": range(10, 10**6)}
 HEAD = "seed     β        J       J*    J_ref   regret  KL(π‖π*) KL(π‖ref)  CPU s"
 LINE = (
@@ -114,6 +116,7 @@ def main() -> int:
     parser.add_argument("--transformer", action="store_true", help="the whole recipe on a tiny transformer instead")
     parser.add_argument("--folder", type=Path, default=Path("runs/known_optimum"), help="runs of the transformer")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--record", action="store_true", help="and what notebook 10 replays, into the course")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of the transformer's run")
     options = parser.parse_args()
     seeding.set_threads(1)
@@ -132,6 +135,8 @@ def main() -> int:
             options.out.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for line in summary(rows):
         print(SUMMARY.format(**line))
+    if options.record:
+        print(record("known_optimum", head["command"], [{key: one[key] for key in RECORDED} for one in rows]))
     if options.transformer:
         return 0
     good = sum(map(holds, rows))

@@ -49,6 +49,9 @@ class Claim:
         """Claim, measured, interval, verdict."""
         return self.text, self.measured, self.interval, self.verdict
 
+    def _ipython_display_(self) -> None:
+        """Nothing: `claim` has shown it, also where it stands last in a cell."""
+
 
 def measure(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> Measured:
     """Does the mean lie between ``least`` and ``most``? The values are paired differences, or one number a seed.

@@ -28,10 +28,11 @@ class Card:
         text: the same on every machine and in every run.
         body: HTML, already escaped.
         edge: a key of `EDGES`.
+        width: at most, in em; 52 reads well, code needs more.
     """
 
-    def __init__(self, text: str, body: str, *, edge: str = "note") -> None:
-        self.text, self.body, self.edge = text, body, edge
+    def __init__(self, text: str, body: str, *, edge: str = "note", width: int = 52) -> None:
+        self.text, self.body, self.edge, self.width = text, body, edge, width
 
     def __repr__(self) -> str:
         return self.text
@@ -39,7 +40,7 @@ class Card:
     def _repr_html_(self) -> str:
         style = (
             f"color:{INK};border:1px solid {LINE};border-left:6px solid {EDGES[self.edge]};border-radius:4px;"
-            "padding:.5em .9em;max-width:52em;line-height:1.45;overflow-x:auto"
+            f"padding:.5em .9em;max-width:{self.width}em;line-height:1.45;overflow-x:auto"
         )
         return f'<div style="{style}">{self.body}</div>'
 
@@ -91,6 +92,6 @@ def code(source: str) -> str:
     """Source text as a block.
 
     >>> code("a < b")
-    '<pre style="margin:.2em 0 .2em 0">a &lt; b</pre>'
+    '<pre style="margin:.2em 0;white-space:pre;overflow-x:auto">a &lt; b</pre>'
     """
-    return f'<pre style="margin:.2em 0 .2em 0">{escape(source)}</pre>'
+    return f'<pre style="margin:.2em 0;white-space:pre;overflow-x:auto">{escape(source)}</pre>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -39,11 +40,25 @@ def _cells(side: Any, i: int) -> tuple[str, str]:
 
 
 def source(function: Callable[..., Any]) -> None:
-    """Print a function of the package as it runs, without the text of its docstring."""
-    text = textwrap.dedent(inspect.getsource(function))
+    """Print a function of the package as it runs; its docstring stands above it."""
+    text = without_docstring(textwrap.dedent(inspect.getsource(function)))
     document = inspect.getdoc(function)
     name = function.__qualname__
-    show(Card(f"Source of {name}\n{text}", f"<b>{escape(name)}</b>: {escape(document or '')}{code(text)}"))
+    body = f"<b>{escape(name)}</b>: {escape(document or '')}{code(text)}"
+    show(Card(f"Source of {name}\n{text}", body, width=76))
+
+
+def without_docstring(source: str) -> str:
+    """The text of a function without its docstring and without notes to the formatter.
+
+    >>> without_docstring('def f():\\n    "Doc."\\n    return 1  # fmt: skip\\n')
+    'def f():\\n    return 1'
+    """
+    lines, body = source.rstrip().splitlines(), ast.parse(source).body[0].body  # type: ignore[attr-defined]
+    first = body[0]
+    if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
+        del lines[first.lineno - 1 : first.end_lineno]
+    return "\n".join(line.removesuffix("# fmt: skip").rstrip() for line in lines)
 
 
 def flow(station: int, **given: Any) -> None:
@@ -58,7 +73,8 @@ def flow(station: int, **given: Any) -> None:
     made = [f"{name} {_shape(value)}" for name, value in given.items()]
     figure = flow_figure(station, made)
     what = STATIONS[station - 1].title.replace("\n", " ") if station else "the loop"
-    show(Drawn(figure, f"{what}, station {station} of {len(STATIONS)}" + "".join(f"; {text}" for text in made)))
+    names = f": {', '.join(given)}" if given else ""  # shapes hang on the longest answer, so they are only drawn
+    show(Drawn(figure, f"{what}, station {station} of {len(STATIONS)}{names}"))
 
 
 def _shape(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Experiments that take too long for a notebook: recorded once, with the command that made them, and replayed.
 
 A recording is a small JSON file in ``ppo_lab/course/recorded/``: ``command``, ``revision`` (of git), ``rows`` (a list
-of flat objects, one a run). `record` writes one, `recorded` reads it, and the notebook says where its numbers are from.
+of flat objects). `record` writes one, `recorded` reads it, and the notebook says where its numbers are from.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def recorded(name: str, folder: Path = FOLDER) -> Recording:
     if missing := FIELDS - {key for key in FIELDS if found.get(key)}:
         raise ValueError(f"{path.name} must say {', '.join(sorted(missing))}; record it again")
     recording = Recording(name, found["command"], found["revision"], found["rows"])
-    said = f"Recorded: {len(recording.rows)} runs at revision {recording.revision[:10]}"
+    said = f"Recorded: {len(recording.rows)} rows at revision {recording.revision[:10]}"
     show(Card(f"{said}, by {recording.command}", f"{said}. To repeat it: {code(recording.command)}", edge="open"))
     return recording
 

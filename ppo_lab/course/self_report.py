@@ -22,7 +22,7 @@ def progress() -> None:
     rows = []
     for book in NOTEBOOKS.values():
         mine = [entry.name for entry in EXERCISES.values() if entry.notebook == book.name]
-        if mine and book.written:
+        if mine and book.written and (root is not None or SESSION.name in ("", book.name)):
             passed = [name for name in mine if verdicts.get(name) == "PASS"]
             rows.append((book.name, f"{len(passed)} of {len(mine)}", ", ".join(passed)))
     total = f"{sum(v == 'PASS' for v in verdicts.values())} exercises passed"

@@ -24,7 +24,7 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_there_and_back(tmp_path: Path, committed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert record("frontier", "python frontier.py", ROWS, tmp_path) == tmp_path / "frontier.json"
     found = recorded("frontier", tmp_path)
-    assert capsys.readouterr().out == "Recorded: 3 runs at revision 0123456789, by python frontier.py\n"
+    assert capsys.readouterr().out == "Recorded: 3 rows at revision 0123456789, by python frontier.py\n"
     assert found.rows == ROWS and found.revision == committed
     assert found.column("gold", method="ppo") == [0.7, 0.8] and found.column("gold", method="ppo", seed=1) == [0.8]
 

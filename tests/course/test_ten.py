@@ -75,7 +75,7 @@ def test_recordings_name_a_script_that_exists(name: str, capsys: pytest.CaptureF
 def test_the_recorded_optimum_is_the_one_of_the_soak_test() -> None:
     soak = json.loads((ROOT / "benchmarks" / "soak" / "results" / "known_optimum.json").read_text(encoding="utf-8"))
     mine = recorded("known_optimum")
-    assert (mine.command, mine.revision) == (soak["command"], soak["revision"])
+    assert mine.command == soak["command"] and mine.revision.startswith(soak["revision"])
     for key in ("seed", "beta", "regret", "kl_to_optimum"):
         assert mine.column(key) == [run[key] for run in soak["runs"]]
 

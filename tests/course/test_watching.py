@@ -104,7 +104,7 @@ def test_source_and_stations(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert all(f"# {i} " in text for i in range(1, len(STATIONS) + 1))
     course.flow(3, reward=torch.zeros(2, 4), beta=0.25)
-    assert capsys.readouterr().out == "Figure: token rewards, station 3 of 8; reward (2, 4); beta 0.25\n"
+    assert capsys.readouterr().out == "Figure: token rewards, station 3 of 8: reward, beta\n"
     with pytest.raises(ValueError, match="station must be 0 to 8, got 9"):
         course.flow(9)
 

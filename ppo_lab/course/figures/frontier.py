@@ -75,9 +75,10 @@ def frontier_figure(recording: Recording) -> Figure:
         _draw(ax, kl, [table(recording, key, side="before")[0], *table(recording, key)], color)
         ax.set_title(title, fontsize=10, loc="left")
         ax.set_xlabel("KL(π‖reference), nats a review")
-    for beta, xs, ys in zip(betas(recording), kl[1:], table(recording, "score"), strict=True):
-        axes[0].annotate(f"β {beta:g}", (mean(xs), mean(ys)), (0, -15), textcoords="offset points", fontsize=9,
-                         ha="left", color="#212121")  # fmt: skip
+    for i, (beta, xs, ys) in enumerate(zip(betas(recording), kl[1:], table(recording, "score"), strict=True)):
+        place, side = ((7, -14), "left") if i % 2 == 0 else ((-6, 9), "right")  # neighbours on different sides
+        axes[0].annotate(f"β {beta:g}", (mean(xs), mean(ys)), place, textcoords="offset points", fontsize=9,
+                         ha=side, color="#212121")  # fmt: skip
     return figure
 
 
