@@ -67,8 +67,8 @@ def take_natural_step(
         gain, kl, lr = look()
         g = flat(torch.autograd.grad(gain, parameters, retain_graph=True))
         step = natural_step(fisher_product(kl, parameters), g, delta=delta, damping=cfg.damping, iters=cfg.iters)
-        error = float(torch.expm1(lr).abs().max())
-        slope, before = float(g @ step), float(gain)
+        error = float(torch.expm1(lr.detach()).abs().max())
+        slope, before = float(g @ step), float(gain.detach())
         with torch.no_grad():
             return _search(look, parameters, step, cfg.backtracks, delta=delta,
                            found=NaturalStep(None, 0.0, 0.0, slope, float(g.norm()), error), before=before)  # fmt: skip
