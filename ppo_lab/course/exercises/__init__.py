@@ -8,14 +8,18 @@ from torch import Tensor
 
 from ppo_lab.course.exercises import (
     advantages,
+    baselines,
     clipping,
+    control_variate,
     endings,
     joint,
+    loop,
     reinforce,
     rlhf,
     rollback,
     sampling,
     sequence_ess,
+    squashed,
     start_here,
     transfer,
     update,
@@ -28,9 +32,13 @@ EXERCISES: dict[str, Exercise] = {
     entry.name: entry
     for entry in (
         start_here.MASKED_MEAN, reinforce.LOG_PROB, reinforce.REINFORCE, joint.JOINT_LOG_PROB,
+        baselines.OPTIMAL_BASELINE, baselines.LEAVE_ONE_OUT, baselines.ACTOR_CRITIC_LOSS,
+        control_variate.CONTROL_VARIATE,
         sampling.LOG_RATIO, sampling.SAMPLE_SIZE, sampling.K3, sequence_ess.SEQUENCE_ESS,
         clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, rollback.ROLLBACK, advantages.TD_ERRORS,
-        advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS, rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
+        advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS,
+        loop.MINIBATCHES, loop.CLIPPED_VALUE_LOSS, loop.PPO_TOTAL_LOSS, squashed.SQUASHED_LOGP,
+        rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
     )
 }  # fmt: skip
