@@ -25,7 +25,9 @@ def test_two_doors_by_hand() -> None:
         assert pytest.approx((q - p) * (1 - 2 * p), abs=1e-12) == promise
         assert clipped <= promise + 1e-12
     best = max(range(len(found["ratio"])), key=found["clipped"].__getitem__)
-    assert found["ratio"][best] == 1.2 and found["clipped"][best] > 0 > found["J"][best]
+    facts = trust.promise_facts()
+    assert [facts["promised"], facts["gained"]] == pytest.approx([12 / 3125, -84 / 15625], abs=1e-12)
+    assert found["ratio"][best] == facts["ratio"] == 1.2 and found["clipped"][best] > 0 > found["J"][best]
 
 
 def test_the_bound_is_never_above_J_and_allows_a_tiny_step_only() -> None:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.course.figures
     "reinforce": "reinforce:reinforce_panel",
+    "baselines": "baselines:baselines_panel",
     "gae": "gae:gae_panel",
     "beta": "beta:beta_panel",
     "clipping": "clipping:clipping_panel",
+    "importance": "importance:importance_panel",
 }
 
 

@@ -132,6 +132,15 @@ def bound_on_a_line(seed: int = 0) -> dict[str, list[float]]:
     return found
 
 
+def promise_facts() -> dict[str, float]:
+    """At the best step of the clipped surrogate: what it promises and what J gains; and the most the bound promises."""
+    found, line = doors(), bound_on_a_line()
+    best = max(range(len(found["ratio"])), key=found["clipped"].__getitem__)
+    most = max(range(len(line["bound"])), key=line["bound"].__getitem__)
+    return {"ratio": found["ratio"][best], "promised": found["clipped"][best], "gained": found["J"][best],
+            "bound": line["bound"][most], "bound_kl": line["kl"][most], "reach": max(line["J"])}  # fmt: skip
+
+
 def promise_figure() -> Figure:
     """Left: two doors, where the clipped surrogate rises and J falls. Right: the TRPO bound over the size of a step."""
     figure, (left, right) = sheet()
@@ -140,9 +149,9 @@ def promise_figure() -> Figure:
     left.axhline(0, color=GREY, lw=0.8)
     left.plot(found["ratio"], found["clipped"], color=BLUE, lw=2.5, label="clipped surrogate promises")
     left.plot(found["ratio"], found["J"], color=ORANGE, lw=2.5, label="J gains")
-    best = max(range(len(found["ratio"])), key=found["clipped"].__getitem__)
-    for key, color in (("clipped", BLUE), ("J", ORANGE)):
-        left.plot([found["ratio"][best]], [found[key][best]], "o", color=color, ms=8)
+    best = promise_facts()
+    for key, color in (("promised", BLUE), ("gained", ORANGE)):
+        left.plot([best["ratio"]], [best[key]], "o", color=color, ms=8)
     left.set(xlim=(0.9, 1.35), xlabel="ratio of going", ylabel="change from the old policy")
     left.legend(frameon=False, fontsize=8, loc="lower left")
     line = bound_on_a_line()
