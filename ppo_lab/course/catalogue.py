@@ -61,7 +61,15 @@ def _notebook(name: str, kind: str, minutes: int, title: str, goal: str, *spans:
 
 
 # names of the notebooks that exist; a test compares it with the folder
-WRITTEN: frozenset[str] = frozenset({"00_start_here", "01_reinforce", "05_gae", "10_four_model_rlhf"})
+WRITTEN: frozenset[str] = frozenset({
+    "00_start_here",
+    "01_reinforce",
+    "02_baselines",
+    "03_importance_sampling",
+    "04_clipping",
+    "05_gae",
+    "10_four_model_rlhf",
+})
 
 NOTEBOOKS: dict[str, Notebook] = {
     book.name: book

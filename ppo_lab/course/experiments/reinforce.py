@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config.ppo import PPOConfig
+from ppo_lab.core.groups import centered_advantages, rloo_advantages
 from ppo_lab.core.masking import masked_sum, select
 from ppo_lab.core.objectives import reinforce
 from ppo_lab.core.returns import discounted_returns
@@ -20,6 +21,8 @@ from ppo_lab.learners.plain import PlainLearner
 PLAIN = PPOConfig(objective="reinforce", epochs=1, minibatches=1, lam=1.0, value_coef=0.0, value_clip=None,
                   standardize="none")  # fmt: skip
 
+WEIGHTS = {"none": lambda score: score, "batch mean": centered_advantages, "leave-one-out": rloo_advantages}
+
 
 def ascend(
     reward: Tensor,
@@ -29,6 +32,7 @@ def ascend(
     batch: int,
     steps: int,
     offset: float = 0.0,
+    baseline: str = "none",
     reuse: int = 1,
     logits: Tensor | None = None,
 ) -> Tensor:
@@ -41,6 +45,7 @@ def ascend(
         batch: samples a gradient.
         steps: gradient steps.
         offset: added to every reward that the learner sees; J is without it.
+        baseline: "none", "batch mean" or "leave-one-out".
         reuse: gradient steps on one batch before the next is drawn.
         logits: (K,) where all start; None: undecided.
     """
@@ -55,7 +60,8 @@ def ascend(
             cumulative = table.detach().softmax(-1).cumsum(-1)
             action = (noise[:, t, :, None] >= cumulative[:, None] / cumulative[:, None, -1:]).sum(-1)
         logp = table.log_softmax(-1).gather(-1, action)
-        objective = reinforce(logp, reward[action] + offset).mean(-1).sum()  # each seed has its own row: no mixing
+        weight = WEIGHTS[baseline](reward[action] + offset)
+        objective = reinforce(logp, weight).mean(-1).sum()  # each seed has its own row: no mixing
         (gradient,) = torch.autograd.grad(objective, table)
         table = (table.detach() + rate * gradient).requires_grad_()
         curve.append(table.detach().softmax(-1) @ reward)
@@ -67,11 +73,14 @@ def sweep(reward: Tensor, rates: Sequence[float], **options: Any) -> Tensor:
     return torch.stack([ascend(reward, rate=rate, **options)[:, -1] for rate in rates], dim=-1)
 
 
-def episode_gradients(mdp: MDP, logits: Tensor, *, episodes: int, seed: int) -> dict[str, Tensor]:
-    r"""Policy gradients of single episodes, (episodes, S, A), with two weights that have the same mean.
+def episode_gradients(
+    mdp: MDP, logits: Tensor, *, episodes: int, seed: int, baselines: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    r"""Policy gradients of single episodes, (episodes, S, A), with weights that have the same mean.
 
     ``whole`` is the sequence form, :math:`R \nabla \log p(\text{episode})`; ``to go`` weights each step by what
-    followed it. Every episode must terminate within 200 steps.
+    followed it; ``baselines`` adds ``to go`` less a number a state, (S,), under the name of each. The discount is 1,
+    and every episode must terminate within 200 steps.
     """
     probs = logits.softmax(-1)
     seen = sample(mdp, probs, episodes=episodes, steps=200, seed=seed, after_end="mask")
@@ -83,6 +92,7 @@ def episode_gradients(mdp: MDP, logits: Tensor, *, episodes: int, seed: int) -> 
     whole = masked_sum(seen.reward, seen.mask, dim=-1)[:, None].expand_as(to_go)
     place = torch.nn.functional.one_hot(seen.obs, mdp.states).double()
     weights = {"whole": whole, "to go": to_go}
+    weights |= {name: to_go - table[seen.obs] for name, table in (baselines or {}).items()}
     return {
         name: torch.einsum("bts,bta->bsa", place, score * select(weight, seen.mask)[..., None])
         for name, weight in weights.items()

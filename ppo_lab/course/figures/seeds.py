@@ -60,3 +60,24 @@ def _figure(panels: int, size: tuple[float, float]):  # type: ignore[no-untyped-
         ax.title.set_fontsize(10)
         ax.tick_params(labelsize=9)
     return figure, axes
+
+
+def cut_figure(offsets: Sequence[float], worlds: Tensor, bandit: Tensor, *, claimed: tuple[float, float]) -> Figure:
+    """Share of the variance that a baseline takes off, over the zero of the rewards.
+
+    Args:
+        offsets: what was added to every reward, (N,).
+        worlds: the share in random worlds, (worlds, N).
+        bandit: the exact share on a bandit, (N,).
+        claimed: low and high of the share that write-ups name, shaded.
+    """
+    figure, (ax,) = _figure(1, (8.2, 3.2))
+    figure.subplots_adjust(0.09, 0.16, 0.985, 0.97)
+    ax.axhspan(*claimed, color=GREY, alpha=0.25, lw=0, label="claimed")
+    for i, row in enumerate(worlds):
+        ax.plot(offsets, row, ".-", color=COLORS[0], lw=0.5, ms=4, alpha=0.5, label="random worlds" if i == 0 else "")
+    ax.plot(offsets, worlds.mean(0), color="black", lw=2, label="their mean")
+    ax.plot(offsets, bandit, "s-", color=COLORS[1], lw=2, ms=5, label="a bandit, exact")
+    ax.set(xlabel="added to every reward", ylabel="share of the variance taken off")
+    ax.legend(loc="lower right", fontsize=9, frameon=False)
+    return figure
