@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,7 +17,7 @@ from ppo_lab.control.probes import GAMMA, PROBES
 from ppo_lab.control.trpo import NaturalStep
 from ppo_lab.core.values import explained_variance
 from ppo_lab.exact.mdp import best_policy, solve
-from ppo_lab.records import StepBatch, UpdateMetrics
+from ppo_lab.records import Assessment, StepBatch, UpdateMetrics
 from ppo_lab.update import ppo_update
 
 SHORT = ("total_steps=40960", "evaluation.every=20")  # twenty updates of CartPole
@@ -86,6 +86,34 @@ def turned(variant: str, seed: int, settings: Sequence[str] = SHORT) -> dict[str
         "fit": _mean(run.fit[:-1]), "fresh": _mean([step.explained_variance for step in steps[1:]]),
         "entropy": steps[-1].update.entropy, "kl": _mean([step.policy_kl_exact for step in steps]),
     }  # fmt: skip
+
+
+Update = Callable[[torch.nn.Module, torch.optim.Optimizer, StepBatch, Callable[[Any], Assessment]], None]
+
+
+class Yours(Run):
+    """A run whose update is a function of the reader's: ``update(module, optimizer, batch, assess)``."""
+
+    def __init__(self, config: ControlConfig, update: Update, **where: Any):
+        super().__init__(config, **where)
+        self.update = update
+        self.adam = torch.optim.Adam(self.learner.module.parameters(), lr=config.optimizer.actor_rate, eps=1e-5)
+
+    def _improve(
+        self, batch: StepBatch, ppo: PPOConfig, actor: float, critic: float
+    ) -> tuple[UpdateMetrics, NaturalStep | None]:
+        self.update(self.learner.module, self.adam, batch, lambda inputs: self.assess(self.learner, inputs))
+        once = ppo.model_copy(update={"epochs": 1, "minibatches": 1})  # rates 0: it only says what there is
+        return ppo_update(self.learner, batch, self.assess, once, seed=0, actor=0.0, critic=0.0), None
+
+
+def trained_by(update: Update, seed: int = 0, settings: Sequence[str] = ("total_steps=24576",)) -> list[float]:
+    """Returns of the episodes on CartPole, one an update, where the reader's ``update`` does the learning."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Yours(_config("control/start", *settings, "evaluation.every=1000", f"seed={seed}"), update, folder=folder)
+        found = [step.episode_return for step in run]
+        run.close()
+    return [x for x in found if x is not None]
 
 
 def swung(seed: int, planted: str = "", settings: Sequence[str] = ()) -> list[dict[str, Any]]:
