@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ppo_lab import faults
 from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.core.masking import masked_mean
 from ppo_lab.core.returns import discounted_returns, gae
@@ -50,10 +51,15 @@ def credit(rollout: ControlRollout, ppo: PPOConfig, kind: str) -> tuple[Tensor, 
             cut, by its limit or by the rollout's end, the critic says what would still have come.
     """
     flags = {"terminated": rollout.terminated, "ended": rollout.ended, "mask": rollout.mask}
+    ahead = rollout.next_value
+    if faults.active("episodes_joined"):  # a terminal state is still worth 0: only the sum runs on
+        ahead = torch.where(rollout.terminated, 0.0, ahead)
+        flags |= {"terminated": rollout.terminated & False, "ended": rollout.ended & False}
+        flags["ended"][:, -1] = True
     if kind == "return":
-        total = discounted_returns(rollout.reward, rollout.next_value, gamma=ppo.gamma, **flags)
+        total = discounted_returns(rollout.reward, ahead, gamma=ppo.gamma, **flags)
         return total, total
-    advantage = gae(rollout.reward, rollout.value, rollout.next_value, gamma=ppo.gamma, lam=ppo.lam, **flags)
+    advantage = gae(rollout.reward, rollout.value, ahead, gamma=ppo.gamma, lam=ppo.lam, **flags)
     return advantage, advantage + rollout.value
 
 
