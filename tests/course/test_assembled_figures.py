@@ -55,7 +55,7 @@ def test_pendulum_figure() -> None:
     left, right = pendulum_figure(found).axes
     assert [[*line.get_xdata()] for line in left.get_lines()] == [[1.0, 3.0]] * 4
     assert [*right.get_lines()[0].get_ydata()] == [1.0, 0.5, pytest.approx(1 / 3)]
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["as sampled", "clipped action"]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["as sampled", "clipped one stored"]
 
 
 def test_a_readers_update_is_what_learns() -> None:
