@@ -1,4 +1,4 @@
-"""The fault `episodes_joined` in the control recipe: the same switch as in the tabular worlds, with the same numbers."""
+"""The fault `episodes_joined` in the control recipe: the same switch, and the same numbers, as in tabular worlds."""
 
 from __future__ import annotations
 
