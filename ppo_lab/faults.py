@@ -58,8 +58,8 @@ ALL = (
     Fault(
         "episodes_joined",
         "the sum of rewards runs on across the end of an episode, into the next one of the row",
-        "returns exceed what any episode can pay; actions that end the episode soon look best, as what comes after them "
-        "is counted too: episodes get shorter, the return falls",
+        "returns exceed what any episode can pay; actions that end the episode soon look best, as what comes after "
+        "them is counted too: episodes get shorter, the return falls",
         "01_reinforce",
     ),
     Fault(
@@ -83,10 +83,42 @@ ALL = (
         "06_ppo",
     ),
     Fault(
+        "shift_left_out",
+        "log-probs are read at a token's own place, where the logits predict the next one",
+        "first_ratio_error stays 0, as old and new log-probs are wrong alike; sampler_mismatch, the gap to what the "
+        "sampler noted, is many nats, and entropies are those of other tokens",
+        "08_language_as_mdp",
+    ),
+    Fault(
         "kl_before_epochs",
         "the KL that sets the penalty's next β is measured before the epochs, where the policy has not moved yet",
         "the KL read is 0, so penalty_beta only ever falls, and policy_kl_exact climbs without a brake",
         "04_clipping",
+    ),
+    Fault(
+        "padding_attended",
+        "the update's forward is given no attention mask: left padding is read as words, and positions count it",
+        "sampler_mismatch is of the order of nats, not of rounding; first_ratio_error stays 0, as old and new are "
+        "wrong alike; prompts of full length are fine, shorter ones teach noise",
+        "07_what_matters",
+    ),
+    Fault(
+        "padding_counted",
+        "the response mask is all True in the update: what lies after the stop token has a ratio, an entropy, a value",
+        "first_ratio_error is near 1 or far above it before anything has moved; the entropy is not that of the answers",
+        "07_what_matters",
+    ),
+    Fault(
+        "reference_shifted",
+        "the reference's log-probs are off by one token",
+        "ref_kl_sum is many nats at step 1, where the policy still is the reference; non_score_reward drowns the score",
+        "07_what_matters",
+    ),
+    Fault(
+        "reference_temperature_lost",
+        "the sampler's temperature divides the policy's logits but not the reference's",
+        "ref_kl_sum is off 0 at step 1, by a little: the leash pulls to a policy that never was",
+        "07_what_matters",
     ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}

@@ -68,6 +68,7 @@ WRITTEN: frozenset[str] = frozenset({
     "03_importance_sampling",
     "04_clipping",
     "05_gae",
+    "08_language_as_mdp",
     "10_four_model_rlhf",
 })
 

@@ -13,6 +13,7 @@ from ppo_lab.course.exercises import (
     control_variate,
     endings,
     joint,
+    language,
     loop,
     reinforce,
     rlhf,
@@ -21,6 +22,7 @@ from ppo_lab.course.exercises import (
     sequence_ess,
     squashed,
     start_here,
+    tool_mask,
     transfer,
     update,
 )
@@ -38,6 +40,7 @@ EXERCISES: dict[str, Exercise] = {
         clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, rollback.ROLLBACK, advantages.TD_ERRORS,
         advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS,
         loop.MINIBATCHES, loop.CLIPPED_VALUE_LOSS, loop.PPO_TOTAL_LOSS, squashed.SQUASHED_LOGP,
+        language.ANSWER_LOGPS, language.RESPONSE_MASK, language.KL_REWARDS, tool_mask.TOOL_MASK,
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
     )

@@ -18,6 +18,7 @@ PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.
     "baselines": "baselines:baselines_panel",
     "gae": "gae:gae_panel",
     "beta": "beta:beta_panel",
+    "ribbon": "ribbon:ribbon_panel",
     "clipping": "clipping:clipping_panel",
     "importance": "importance:importance_panel",
 }

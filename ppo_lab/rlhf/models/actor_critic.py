@@ -11,6 +11,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from ppo_lab import faults
 from ppo_lab.core.kl import categorical_kl
 from ppo_lab.learners.groups import actor_and_critic
 
@@ -25,7 +26,11 @@ def trunk_of(model: nn.Module) -> nn.Module:
 
 def response_states(trunk: nn.Module, tokens: Tensor, attention: Tensor, steps: int) -> Tensor:
     """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``."""
+    if faults.active("padding_attended"):
+        attention = torch.ones_like(attention)
     out = trunk(input_ids=tokens, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
+    if faults.active("shift_left_out"):
+        return out.last_hidden_state[:, -steps:]
     return out.last_hidden_state[:, -steps - 1 : -1]
 
 
