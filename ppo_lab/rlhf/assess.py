@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ppo_lab import faults
 from ppo_lab.core.importance import log_ratio
 from ppo_lab.core.masking import masked_mean, masked_sum, select
 from ppo_lab.learners import Learner
@@ -65,7 +66,7 @@ def opinions(learner: Learner, responses: Responses, lens: Lens) -> dict[str, Te
     for start in range(0, len(responses), lens.batch or max(len(responses), 1)):
         some = arguments(take(inputs, slice(start, start + (lens.batch or len(responses)))))
         seen = learner.forward(**some, **lens.options)
-        seen["ref_logp"] = learner.score("reference", **some, **lens.options)
+        seen["ref_logp"] = _reference(learner, some, lens)
         parts.append(seen)
     if not parts:
         empty = torch.zeros(responses.mask.shape)
@@ -74,6 +75,15 @@ def opinions(learner: Learner, responses: Responses, lens: Lens) -> dict[str, Te
         name: select(torch.cat([p[name] for p in parts]), responses.mask)
         for name in ("logp", "entropy", "value", "ref_logp")
     }
+
+
+def _reference(learner: Learner, answers: dict[str, Tensor], lens: Lens) -> Tensor:
+    """log π_ref of each token under the sampler's temperature, (B, T)."""
+    options = lens.options
+    if faults.active("reference_temperature_lost"):
+        options["temperature"] = 1.0
+    logp = learner.score("reference", **answers, **options)
+    return logp.roll(1, -1) if faults.active("reference_shifted") else logp
 
 
 def ref_kl_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:

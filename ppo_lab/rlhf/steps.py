@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from ppo_lab import faults
 from ppo_lab.config.language import KLConfig, RLHFConfig
 from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.core.kl import next_beta
@@ -68,13 +70,16 @@ def advantages(rollout: TextRollout, reward: Tensor, cfg: PPOConfig) -> tuple[Te
 
 def step_batch(rollout: TextRollout, advantage: Tensor, target: Tensor, *, cfg: KLConfig, cap: int) -> StepBatch:
     """What `ppo_update` learns from; ``cap`` is ``sampling.max_new_tokens``, whatever the longest answer here."""
+    mask = rollout.responses.mask
+    if faults.active("padding_counted"):
+        mask = torch.ones_like(mask)
     return StepBatch(
         inputs=inputs_of(rollout.responses),
         old_logp=rollout.old_logp,
         old_value=rollout.value,
         advantage=advantage,
         return_=target,
-        mask=rollout.responses.mask,
+        mask=mask,
         ref_logp=rollout.ref_logp if cfg.placement == "loss" else None,
         length=cap,
     )
