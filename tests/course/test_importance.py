@@ -81,14 +81,14 @@ def test_variance_factor_is_a_long_sum_and_one_for_equal_policies() -> None:
     seed, pair = 4, apart(4, ratio_std, 1.0)
     from ppo_lab import seeding
 
-    reward = torch.randn(32, generator=seeding.generator(seed, "reward"), dtype=torch.float64).tolist()
+    reward = torch.randn(study.VOCABULARY, generator=seeding.generator(seed, "reward"), dtype=torch.float64).tolist()
     old, new = pair.old.exp().tolist(), pair.new.exp().tolist()
     base = sum(p * r for p, r in zip(new, reward, strict=True))
 
     def variance(sampler: list[float]) -> float:
         total = 0.0
-        for i in range(32):
-            terms = [(new[a] / sampler[a]) * (reward[a] - base) * ((a == i) - new[i]) for a in range(32)]
+        for i in range(study.VOCABULARY):
+            terms = [(new[a] / sampler[a]) * (reward[a] - base) * ((a == i) - new[i]) for a in range(study.VOCABULARY)]
             mean = sum(q * t for q, t in zip(sampler, terms, strict=True))
             total += sum(q * (t - mean) ** 2 for q, t in zip(sampler, terms, strict=True))
         return total

@@ -1,6 +1,6 @@
 """Notebook 03: how heavy the tail of the ratio is, what it costs, and what the KL estimators are worth. All exact.
 
-A seed is a pair of policies over a vocabulary of 32: an old one, and one moved in a random direction until it is as far
+A seed is a pair of policies over a vocabulary of 64: an old one, and one moved in a random direction until it is as far
 away as was asked for. Nothing is sampled unless it says so: sums over the vocabulary.
 """
 
@@ -24,7 +24,7 @@ from ppo_lab.learners.plain import PlainLearner
 from ppo_lab.records import Assessment, StepBatch, UpdateMetrics
 from ppo_lab.update import ppo_update
 
-VOCABULARY, SHARP = 32, 2.0  # spread of the old logits: as undecided as a language model is
+VOCABULARY, SHARP = 64, 1.5  # spread of the old logits
 ESTIMATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
 
 
@@ -126,7 +126,7 @@ def sampled_kl(seed: int, kl: float, *, samples: int) -> dict[str, float]:
 def answers_update(tokens: int, *, rows: int = 16, seed: int = 0) -> tuple[UpdateMetrics, PlainLearner]:
     """The trainer's update with one ratio for a whole answer of so many tokens: log-probabilities add up to hundreds.
 
-    Two epochs on answers of an undecided policy over 32 tokens; the advantage is random.
+    Two epochs on answers of an undecided policy over 64 tokens; the advantage is random.
     """
     draw = seeding.generator(seed, "answers")
     module = TabularActorCritic(bandit(torch.zeros(VOCABULARY)))
