@@ -37,7 +37,7 @@ FIRST = {
     "exact.mdp.improvement": "exact.test_improvement",
     "evaluate.passk": "evaluate.test_statistics",
     "evaluate.statistics": "evaluate.test_statistics",
-    "scale.memory": "scale.test_memory",
+    "scale.memory.zero": "scale.test_zero_bytes",
 }
 PADDING = "core.test_padding"
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from ppo_lab import __version__
+from ppo_lab.cli.planning import plan
 from ppo_lab.cli.shared import RUNS, aside, expect_run, out, plain_errors, reading_copy
 
 app = typer.Typer(
@@ -196,6 +197,9 @@ def grade(
         from ppo_lab.course.grade import grade as grade_folder
 
         grade_folder(folder, csv)
+
+
+app.command()(plan)
 
 
 def show_version(wanted: bool) -> None:

@@ -69,9 +69,19 @@ class OptimizerConfig(Config):
     eps: PositiveFloat = Field(1e-8, description="Adam's floor. Higher: small gradients count less.")
     weight_decay: NonNegativeFloat = Field(0.0, description="Decoupled decay. Higher: weights shrink.")
     max_norm: PositiveFloat | None = Field(1.0, description="Global gradient-norm limit over both groups.")
-    schedule: Literal["constant", "linear", "warmup_cosine"] = Field("linear", description="Rate over the steps.")
+    schedule: Literal["constant", "linear", "warmup_cosine", "restart"] = Field(
+        "linear", description="Rate over the steps; restart: cosine cycles, each from half the peak of the last."
+    )
     warmup: float = Field(0.0, ge=0, lt=1, description="Share of the steps spent warming up (warmup_cosine).")
+    start: float = Field(0.0, ge=0, le=1, description="Share of the base rate before the first step (warmup_cosine).")
     floor: float = Field(0.0, ge=0, le=1, description="Share of the base rate kept at the end (warmup_cosine).")
+    period: PositiveInt | None = Field(None, description="Steps of a cycle (restart). Lower: more restarts.")
+
+    @model_validator(mode="after")
+    def _period(self) -> OptimizerConfig:
+        if self.schedule == "restart" and self.period is None:
+            raise ValueError("optimizer.period must be set for schedule restart, got None; a quarter of steps is usual")
+        return self
 
 
 class CheckpointConfig(Config):

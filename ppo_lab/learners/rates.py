@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ppo_lab.config.ppo import OptimizerConfig
-from ppo_lab.core.schedules import linear_anneal, warmup_cosine
+from ppo_lab.core.schedules import linear_anneal, periodic_restart, warmup_cosine
 
 
 def rate_multiplier(step: int, cfg: OptimizerConfig, *, total: int) -> float:
@@ -16,5 +16,7 @@ def rate_multiplier(step: int, cfg: OptimizerConfig, *, total: int) -> float:
         return float(linear_anneal(step, total=total))
     if cfg.schedule == "warmup_cosine":
         warmup = round(cfg.warmup * total)
-        return float(warmup_cosine(step + 1, total=total + 1, warmup=warmup, floor=cfg.floor))
+        return float(warmup_cosine(step + 1, total=total + 1, warmup=warmup, start=cfg.start, floor=cfg.floor))
+    if cfg.schedule == "restart":
+        return float(periodic_restart(step, period=cfg.period or total))
     return 1.0

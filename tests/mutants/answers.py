@@ -245,7 +245,7 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
         "_mean": [("x[0] + (x - x[0]).mean()", "x.mean()")],
         "_variance": [("len(x) - 1", "len(x)"), ("x - _mean(x)", "x")],
     },
-    "scale.memory": {
+    "scale.memory.zero": {
         "zero_bytes": [
             ("3: 2.0", "3: 4.0"), ("stage >= first", "stage > first"), ("size / devices", "size * devices"),
             ("optimizer_bytes: float = 12", "optimizer_bytes: float = 8"), ("1: float(optimizer_bytes)", "1: 12.0"),

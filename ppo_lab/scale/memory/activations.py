@@ -1,0 +1,118 @@
+"""What a forward keeps for the backward pass, and what sampling keeps: activations, logits, the key-value cache.
+
+The items are those that autograd saves for transformers' Llama and GPT-2 with fused attention, which keeps no matrix of
+scores. Counted on live models by `measure.saved_bytes`; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from ppo_lab.rlhf.logprobs import CHUNK_LOGITS
+from ppo_lab.scale.memory.shape import Shape
+
+LOGIT_KEPT = 17  # two log-softmaxes, an exponential and what it multiplies in float32, and a bool
+SIZE = {"fp32": 4, "bf16": 2, "fp16": 2}  # bytes of a number
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that a block keeps: bytes a token, and whether tensor parallelism divides it."""
+
+    name: str
+    bytes: float
+    split: bool
+
+
+def size_of(precision: str) -> int:
+    """Bytes of a number in this precision."""
+    if precision not in SIZE:
+        raise ValueError(f"precision must be one of {', '.join(SIZE)}, got {precision!r}; bf16 is usual")
+    return SIZE[precision]
+
+
+def block_items(shape: Shape, *, length: int, precision: str = "bf16") -> tuple[Item, ...]:
+    """What one block keeps for one token of a sequence of ``length``, item by item.
+
+    In half precision RMSNorm works in float32 and keeps its upcast input. Fused attention keeps queries, keys, values
+    and its output (keys and values repeated to all heads), one float32 a head, and the padding mask as numbers.
+    """
+    e, d, f = size_of(precision), shape.width, shape.inner
+    if shape.gated:
+        norm = (4 if e == 2 else e) + e + e  # input, normalised, scaled
+        inner, norms = 4 * f, Item("two norms: input, normalised, scaled", 2 * (norm * d + 4), False)
+    else:
+        inner, norms = 5 * f, Item("two norms: input and output", 2 * (2 * e * d + 2 * e), False)
+    what = "gate, its SiLU, up, their product" if shape.gated else "before, three pieces of, and after GELU"
+    return (
+        norms,
+        Item("queries, keys, values", 3 * e * d, True),
+        Item("attention output and its sums", e * d + 4 * shape.heads, True),
+        Item("padding mask", e * length, False),
+        Item(f"feed-forward: {what}", e * inner, True),
+    )
+
+
+def block_bytes(shape: Shape, *, length: int, precision: str = "bf16", tensor: int = 1) -> float:
+    """Bytes that one block keeps for one token."""
+    items = block_items(shape, length=length, precision=precision)
+    return sum(item.bytes / (tensor if item.split else 1) for item in items)
+
+
+def activation_bytes(
+    shape: Shape,
+    *,
+    rows: int,
+    length: int,
+    precision: str = "bf16",
+    recompute_every: int | None = None,
+    layers: int | None = None,
+    tensor: int = 1,
+    peak: bool = True,
+) -> float:
+    r"""Bytes that the trunk keeps for the backward pass of ``rows`` sequences.
+
+    Without recomputing, tokens × layers × block. ``recompute_every=k``: every k-th block keeps its input alone,
+
+    .. math:: tokens \cdot (\lceil N/k \rceil \cdot e\,d + (N - \lceil N/k \rceil) \cdot block \; [+ \; block]),
+
+    and one such block is whole again while its gradient is taken (``peak``). Raising k: fewer blocks recomputed, more
+    memory, less time.
+
+    Args:
+        rows, length: of the micro-batch.
+        recompute_every: None: nothing is recomputed; 1: every block.
+        layers: on this device; all of them if left out.
+        tensor: T of tensor parallelism; what each rank keeps whole (norms, residual) is not divided.
+
+    Source: Chen et al. 2016, sec. 4.1, with one block a segment; Korthikanti et al. 2022, sec. 4.2 for T.
+    """
+    if rows < 0 or length < 1 or tensor < 1 or (recompute_every is not None and recompute_every < 1):
+        got = f"rows {rows}, length {length}, tensor {tensor}, recompute_every {recompute_every}"
+        raise ValueError(f"rows must be at least 0, the others at least 1, got {got}; None recomputes nothing")
+    blocks, tokens = layers if layers is not None else shape.layers, rows * length
+    one = block_bytes(shape, length=length, precision=precision, tensor=tensor)
+    again = ceil(blocks / recompute_every) if recompute_every else 0
+    kept = again * size_of(precision) * shape.width + (blocks - again) * one
+    norm = block_items(shape, length=length, precision=precision)[0].bytes / 2
+    last = norm - size_of(precision) * shape.width  # of the final norm's result only the response goes on
+    return tokens * (kept + last + (one if again and peak else 0))
+
+
+def logits_bytes(shape: Shape, *, rows: int, steps: int, tensor: int = 1) -> float:
+    """Bytes that log-probabilities and entropies of ``rows × steps`` tokens take while they are computed.
+
+    `hidden_logprobs` never holds more than a chunk of logits; of each it keeps `LOGIT_KEPT` bytes besides its own 4.
+    """
+    tokens = min(rows * steps, max(1, CHUNK_LOGITS // shape.vocabulary))
+    return tokens * shape.vocabulary * (LOGIT_KEPT + 4) / tensor
+
+
+def cache_bytes(shape: Shape, *, rows: int, length: int, precision: str = "bf16", tensor: int = 1) -> float:
+    r"""Keys and values of every token in every layer: :math:`2 \cdot N \cdot kv \cdot rows \cdot length \cdot e`.
+
+    >>> cache_bytes(Shape(layers=32, width=4096, heads=32, kv_heads=32, inner=1, vocabulary=1), rows=1, length=1)
+    524288.0
+    """
+    return 2 * shape.layers * shape.kv_width * rows * length * size_of(precision) / tensor
