@@ -49,11 +49,18 @@ def above(ratio: float, variance: float) -> float:
     return normal_cdf(-(math.log(ratio) + variance / 2) / math.sqrt(variance))
 
 
+@functools.lru_cache(maxsize=32)
+def all_ratios(length: int, moved: float, draw: int) -> tuple[Tensor, Tensor]:
+    """Log-ratio of every answer of the largest batch, and its mean action: by the package's functions."""
+    a, zero = actions(length, draw), torch.zeros(length, dtype=torch.float64)
+    new, old = (gaussian_logp(torch.full_like(a, mean), zero, a) for mean in (moved, 0.0))  # a sum over the steps
+    return log_ratio(new, old), a.mean(-1)
+
+
 def answer_ratios(length: int, moved: float, draw: int, count: int) -> tuple[Tensor, Tensor]:
-    """Log-ratio of every answer, and its mean action, (count,): by the package's functions, step by step."""
-    a, zero = actions(length, draw)[:count, :, None], torch.zeros(1, dtype=torch.float64)
-    new, old = (gaussian_logp(torch.full_like(a, mean), zero, a) for mean in (moved, 0.0))
-    return log_ratio(new, old).sum(-1), a[..., 0].mean(-1)
+    """Log-ratio of the first ``count`` answers, and their mean action, (count,)."""
+    x, mean_action = all_ratios(length, moved, draw)
+    return x[:count], mean_action[:count]
 
 
 def facts(moved: float, length: float, samples: float, draw: float) -> dict[str, Any]:
