@@ -28,13 +28,15 @@ def main() -> None:
         for seed in range(options.seeds):
             rows.append(turned(variant, seed))
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    print(record("objective", command, [_short(row) for row in rows]))
+    if rows:
+        print(record("objective", command, [_short(row) for row in rows]))
     swings = []
     for planted in ("", "clipped_action_stored"):
         for seed in range(options.swings):
             swings += swung(seed, planted)
             print(json.dumps(swings[-1]), flush=True)
-    print(record("pendulum", command, [_short(row) for row in swings]))
+    if swings:
+        print(record("pendulum", command, [_short(row) for row in swings]))
 
 
 def _short(row: dict[str, object]) -> dict[str, object]:

@@ -75,7 +75,8 @@ def record(name: str, command: str, rows: Sequence[dict[str, Any]], folder: Path
 
 def revision(folder: Path = PACKAGE.parent) -> str:
     """The git revision that the package is at; `ValueError` where its code was changed since."""
-    changed = subprocess.run(["git", "status", "--porcelain", "--", "ppo_lab", "configs"], cwd=folder,
+    code = ("ppo_lab", "configs", ":(exclude)ppo_lab/course/recorded")  # a script may write two recordings
+    changed = subprocess.run(["git", "status", "--porcelain", "--", *code], cwd=folder,
                              capture_output=True, text=True, check=True).stdout  # fmt: skip
     if changed:
         raise ValueError(f"commit before recording, so that others can repeat it; changed: {changed.split()[1]}")

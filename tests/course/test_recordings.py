@@ -63,6 +63,8 @@ def test_only_committed_code_is_recorded(tmp_path: Path) -> None:
     git("commit", "-qm", "one")
     assert revision(tmp_path) == git("rev-parse", "HEAD")
     (tmp_path / "notes.txt").touch()
+    (tmp_path / "ppo_lab" / "course" / "recorded").mkdir(parents=True)
+    (tmp_path / "ppo_lab" / "course" / "recorded" / "first.json").touch()  # of the same script
     assert revision(tmp_path) == git("rev-parse", "HEAD")
     (tmp_path / "ppo_lab" / "a.py").write_text("2", encoding="utf-8")
     with pytest.raises(ValueError, match="commit before recording.*ppo_lab/a.py"):
