@@ -45,30 +45,42 @@ def smoothed(scores: Sequence[float], *, decay: float) -> list[float]:
     return means
 
 
-def crashed(
+def deepest_fall(
     scores: Sequence[float], *, random: float, reference: float, decay: float = 0.5, learned: float = 0.2
-) -> bool:
-    """Whether the smoothed, normalised score ever falls below half of its running best.
+) -> float:
+    r""":math:`\min_t m_t / \max_{s \le t} m_s` of the smoothed, normalised score m: what is left of the best so far.
 
-    A run that never learned cannot crash: a fall counts once the running best has reached ``learned``.
+    A run that never learned cannot fall: only steps count at which the running best has reached ``learned``; 1 where
+    there is none.
 
     Args:
         scores: returns along the run, evenly spaced.
         random, reference: as `normalized_score` takes them.
         decay: of the moving average. Higher: short dips are forgiven.
-        learned: normalised score from which on there is something to lose. Higher: fewer crashes.
+        learned: normalised score from which on there is something to lose. Higher: fewer falls.
+
+    >>> deepest_fall([20.0, 500.0, 260.0], random=20.0, reference=500.0, decay=0.0)
+    0.5
+    """
+    best, deepest = -math.inf, 1.0
+    for score in smoothed([normalized_score(s, random=random, reference=reference) for s in scores], decay=decay):
+        best = max(best, score)
+        if best >= learned:
+            deepest = min(deepest, score / best)
+    return deepest
+
+
+def crashed(
+    scores: Sequence[float], *, random: float, reference: float, decay: float = 0.5, learned: float = 0.2
+) -> bool:
+    """Whether the smoothed, normalised score ever falls below half of its running best; arguments as `deepest_fall`.
 
     >>> crashed([20.0, 500.0, 500.0, 20.0, 20.0], random=20.0, reference=500.0)
     True
     >>> crashed([20.0, 500.0, 500.0, 300.0, 300.0], random=20.0, reference=500.0)
     False
     """
-    best = -math.inf
-    for score in smoothed([normalized_score(s, random=random, reference=reference) for s in scores], decay=decay):
-        best = max(best, score)
-        if best >= learned and score < best / 2:
-            return True
-    return False
+    return deepest_fall(scores, random=random, reference=reference, decay=decay, learned=learned) < 0.5
 
 
 def binned(when: Sequence[float], scores: Sequence[float], *, total: float, bins: int) -> list[float]:
