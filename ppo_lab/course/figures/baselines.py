@@ -143,11 +143,11 @@ def baselines_panel() -> Panel:
         build=build,
         draw=draw,
         table={
-            "mean, of the exact gradient": "{mean:.3f}",
+            "mean ÷ exact gradient": "{mean:.3f}",
             "noise ÷ gradient": "{spread:.2f}",
-            "error ÷ gradient, bias included": "{off:.2f}",
+            "error ÷ gradient": "{off:.2f}",
             "variance taken off": "{cut:.0%}",
-            "batches that point away": "{wrong:.0%} (no baseline: {astray:.0%})",
+            "batches that point away": "{wrong:.0%} (bare {astray:.0%})",
         },
         alt="Baseline {baseline}, {batch} samples: the mean is {mean:.3f} of the exact gradient, the noise "
         "{spread:.2f} times as long, {wrong:.0%} of the batches point away from it.",
