@@ -74,6 +74,7 @@ def settings_of(name: str) -> dict[str, Any]:
         "offload": learner.offload,
         "recompute_every": learner.recompute_every,
         "lora": cfg.policy.lora.rank or None,
+        "critic": "shared" if cfg.critic.trunk == "shared" else "policy" if cfg.critic.init == "policy" else "own",
         "prompt": cfg.corpus.max_prompt_tokens,
         "answer": cfg.sampling.max_new_tokens,
         "rows": cfg.minibatch_rows,

@@ -53,10 +53,24 @@ def test_four_models_are_counted() -> None:
 
 
 def test_adapters_are_all_that_is_trained_and_the_reference_shares_the_base() -> None:
-    full, lora = (counts(replace(SMALL, lora=rank)) for rank in (None, 8))
-    assert lora["trained"] < 0.1 * full["trained"]
-    bases = full["policy"] + 2 * full["reward"] - 576
-    assert lora["frozen"] == bases + SMALL.policy.adapters(8)
+    full, lora = (counts(replace(SMALL, lora=rank, critic="policy")) for rank in (None, 8))
+    adapters = SMALL.policy.adapters(8)
+    assert lora["trained"] == 2 * adapters + 577 < 0.1 * full["trained"]
+    assert lora["frozen"] == full["policy"] + adapters + full["reward"]
+    own, shared = (counts(replace(SMALL, lora=8, critic=critic)) for critic in ("own", "shared"))
+    assert own["trained"] == adapters + full["critic"] and shared["trained"] == adapters + 577
+
+
+def test_a_shared_critic_is_a_head_and_one_trunk_of_activations() -> None:
+    own, shared = (plan(replace(SMALL, critic=critic)) for critic in ("own", "shared"))
+    assert counts(shared.setup)["critic"] == 577
+    activations = [made.phases["update"]["activations"] for made in (own, shared)]
+    assert activations[0] == 2 * activations[1]
+
+
+def test_loading_holds_four_float32_models() -> None:
+    n = counts(SMALL)
+    assert plan(SMALL).loading == 4 * (n["trained"] + n["frozen"])
 
 
 def test_offloading_moves_bytes_and_loses_none() -> None:
@@ -135,7 +149,7 @@ def test_advice_takes_one_change_where_one_does() -> None:
     setup = Setup(devices=8, micro_batch=32, recompute_every=1)
     tight = replace(setup, memory=plan(replace(setup, micro_batch=1)).peak / (1 - setup.headroom) + 1)
     assert [words for words, _ in advice(tight)] == ["micro-batch 1, more accumulation"]
-    assert {words for words, _ in changes(SMALL)} >= {"sharded generation", "LoRA of rank 16", "8 devices"}
+    assert {words for words, _ in changes(SMALL)} >= {"sharded generation", "optimizer on the host", "8 devices"}
 
 
 @pytest.mark.parametrize("row", QUOTED, ids=lambda row: row.model)

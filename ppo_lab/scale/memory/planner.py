@@ -49,6 +49,12 @@ class Plan:
         return {**self.lasting, **self.phases[self.phase]}
 
     @property
+    def loading(self) -> float:
+        """Bytes of main memory that a rank needs at the start: it builds all models whole, in float32."""
+        n = counts(self.setup)
+        return 4 * sum(n[name] for name in ("policy", "critic", "reference", "reward"))
+
+    @property
     def fits(self) -> bool:
         """Whether the largest phase stays within the budget."""
         return self.peak <= self.setup.budget
@@ -62,17 +68,19 @@ class Plan:
 def counts(setup: Setup) -> dict[str, float]:
     """Weights of the models: ``policy, critic, reference, reward`` whole; ``trained`` and ``frozen`` as they are held.
 
-    LoRA trains the adapters of policy and critic; the reference shares the policy's base and keeps adapters of its own.
+    Under LoRA the policy trains its adapters; the reference shares the base and keeps adapters of its own.
     """
     policy, other = setup.policy, setup.other or setup.policy
-    whole = {"policy": policy.parameters, "critic": other.trunk + other.width + 1,
+    trunks = {"own": other.trunk, "policy": policy.trunk, "shared": 0}
+    head = (other if setup.critic == "own" else policy).width + 1
+    whole = {"policy": policy.parameters, "critic": trunks[setup.critic] + head,
              "reference": policy.parameters, "reward": other.trunk + other.width}  # fmt: skip
     if setup.lora is None:
         trained, frozen = whole["policy"] + whole["critic"], whole["reference"] + whole["reward"]
     else:
         adapters = policy.adapters(setup.lora)
-        trained = adapters + other.adapters(setup.lora) + other.width + 1
-        frozen = policy.parameters + adapters + other.trunk + whole["reward"]
+        critic = {"own": other.trunk, "policy": adapters, "shared": 0}[setup.critic] + head
+        trained, frozen = adapters + critic, policy.parameters + adapters + whole["reward"]
     return {**whole, "trained": trained, "frozen": frozen}
 
 
@@ -131,7 +139,9 @@ def plan(setup: Setup) -> Plan:
     """
     lasting, host = states(setup)
     e, n = size_of(setup.precision), counts(setup)
-    policy, other, rows = setup.policy, setup.other or setup.policy, setup.sample_batch
+    policy, rows = setup.policy, setup.sample_batch
+    other = setup.policy if setup.critic == "policy" else setup.other or setup.policy
+    passed = (policy,) if setup.critic == "shared" else (policy, other)  # trunks of one forward of the update
     whole = setup.stage == 3 and setup.generation == "gathered"
     gathers = gathered(setup)
     rollout = {
@@ -152,7 +162,7 @@ def plan(setup: Setup) -> Plan:
         "activations": held * sum(
             activation_bytes(shape, rows=setup.micro_batch, length=setup.length, precision=setup.precision,
                              recompute_every=setup.recompute_every, layers=-(-shape.layers // setup.pipeline),
-                             tensor=setup.tensor) for shape in (policy, other)),
+                             tensor=setup.tensor) for shape in passed),
         "logits": logits_bytes(policy, rows=setup.micro_batch, steps=setup.answer, tensor=setup.tensor),
         "buffers": buffers(setup),
     }  # fmt: skip
@@ -187,11 +197,11 @@ def changes(setup: Setup) -> Iterator[tuple[str, Callable[[], Setup]]]:
     if setup.offload == "none":
         yield "optimizer on the host", lambda: replace(setup, offload="optimizer")
     if setup.lora is None:
-        yield "LoRA of rank 16", lambda: replace(setup, lora=16)
+        yield "LoRA of rank 16, critic on the policy's base", lambda: replace(setup, lora=16, critic="policy")
     if setup.rows >= 2 * setup.data:
-        stage = 3 if setup.pipeline == 1 else setup.stage
-        words = f"{2 * setup.devices} devices" + (" under ZeRO-3" if stage > setup.stage else "")
-        yield words, lambda: replace(setup, devices=2 * setup.devices, stage=stage)
+        more = replace(setup, devices=2 * setup.devices)
+        cut = replace(more, stage=3, generation="sharded") if setup.pipeline == 1 and setup.stage < 3 else more
+        yield f"{more.devices} devices" + (" under ZeRO-3, sharded generation" if cut is not more else ""), lambda: cut
 
 
 def advice(setup: Setup) -> list[tuple[str, Plan]]:

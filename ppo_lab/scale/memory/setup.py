@@ -10,6 +10,7 @@ from ppo_lab.scale.memory.shape import SHAPES, Shape
 
 OFFLOADS = ("none", "optimizer", "all")
 GENERATIONS = ("gathered", "sharded")
+CRITICS = ("own", "policy", "shared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,10 @@ class Setup:
         precision: of weights and gradients. ``master``: a float32 copy of half-precision weights in the optimizer.
         offload: to the host: "optimizer" its states; "all" the weights too (stage 3).
         recompute_every: every k-th block is computed again in the backward pass; None: none.
-        lora: rank of adapters on every matrix; None: all weights are trained. The reference then shares the base.
+        lora: rank of adapters on every matrix of the policy; None: all weights are trained. The reference then shares
+            the policy's base.
+        critic: "own": a trunk of its own, as from the reward model, trained whole; "policy": a copy of the policy's,
+            which under LoRA shares its base and trains adapters; "shared": a head on the policy.
         prompt, answer: tokens. ``rows``: sequences of one optimizer step over all ranks (the effective batch).
         micro_batch: sequences in one forward of the update; ``sample_batch``: in rollout and scoring.
         generation: "gathered": every rank holds the whole policy while it samples; "sharded": never.
@@ -43,6 +47,7 @@ class Setup:
     offload: str = "none"
     recompute_every: int | None = None
     lora: int | None = None
+    critic: str = "own"
     prompt: int = 512
     answer: int = 512
     rows: int = 256
@@ -61,7 +66,7 @@ class Setup:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"stage must be 0, 1, 2 or 3, got {self.stage}; 0 is plain data parallelism")
-        for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS)):
+        for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS), ("critic", CRITICS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.devices % (self.tensor * self.pipeline):

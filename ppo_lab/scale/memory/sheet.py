@@ -31,6 +31,7 @@ def lines(made: Plan) -> Iterator[str]:
     yield f"  {'all, in the ' + made.phase:<{width}}{gb(made.peak):>10}"
     others = ", ".join(f"{name} {gb(size)}" for name, size in made.totals.items() if name != made.phase)
     yield f"other phases: {others}" + (f"; on the host {gb(made.host)} a device" if made.host else "")
+    yield f"before anything is sharded a rank builds the models whole: {gb(made.loading)} of main memory a rank"
     yield (
         f"one optimizer step: {s.rows} sequences of {s.length} tokens = micro-batch {s.micro_batch} x accumulation "
         f"{s.accumulation} x {s.data} ranks" + ("" if s.pipeline == 1 else f"; pipeline bubble {made.bubble:.0%}")
