@@ -1,6 +1,6 @@
 """Five algorithms side by side under one search budget; notebook 07 replays it.
 
-    python benchmarks/soak/five_algorithms.py [--env CartPole-v1] [--steps 40960] [--draws 16] [--seeds 10]
+    python benchmarks/soak/five_algorithms.py [--env CartPole-v1] [--steps 20480] [--draws 16] [--seeds 5]
 
 REINFORCE, A2C, TRPO, PPO-clip and PPO-KL each get the same draws, one run a draw (all reported); the draw with the
 highest final return is run again on fresh seeds. Writes ``ppo_lab/course/recorded/five_ENV.json``.
@@ -18,7 +18,7 @@ from ppo_lab.course.recordings import record, revision
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="CartPole-v1")
-    parser.add_argument("--steps", type=int, default=40960)
+    parser.add_argument("--steps", type=int, default=20480)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--seeds", type=int, default=len(FRESH))
     options = parser.parse_args()

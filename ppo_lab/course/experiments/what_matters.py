@@ -44,20 +44,16 @@ CARTPOLE = (
     Switch("λ 0", "C6", ("ppo.lam=0",)),
     Switch("λ 1", "C6", ("ppo.lam=1",)),
     Switch("1 epoch", "C7", ("ppo.epochs=1",)),
-    Switch("24 epochs", "C7", ("ppo.epochs=24",)),
+    Switch("16 epochs", "C7", ("ppo.epochs=16",)),
     Switch("quotient of probabilities", "C8", fault="ratio_from_probabilities"),
     Switch("entropy bonus 0.01", "C11", ("ppo.entropy_coef=0.01",)),
     Switch("entropy bonus 0.1", "C11", ("ppo.entropy_coef=0.1",)),
     Switch("no gradient clipping", "C12", ("optimizer.max_norm=null",)),
-    Switch("24 epochs, stop at KL 0.01", "C13", ("ppo.epochs=24", "ppo.target_kl=0.01"), against="24 epochs"),
+    Switch("16 epochs, stop at KL 0.01", "C13", ("ppo.epochs=16", "ppo.target_kl=0.01"), against="16 epochs"),
     Switch("ε 0.1", "A12", ("ppo.clip=0.1",)),
     Switch("ε 0.3", "A12", ("ppo.clip=0.3",)),
 )
-PENDULUM = (
-    Switch(BASE, "C14"),
-    Switch("rewards as they are", "C3", ("normalize.reward=false",)),
-    Switch("no gradient clipping", "C12", ("optimizer.max_norm=null",)),
-)
+PENDULUM = (Switch(BASE, "C14"), Switch("rewards as they are", "C3", ("normalize.reward=false",)))
 TEXT = (
     Switch(BASE, "C14"),
     Switch("padding is read", "C4", fault="padding_attended"),
@@ -66,13 +62,12 @@ TEXT = (
     Switch("temperature 0.7", "C10", ("sampling.temperature=0.7",)),
     Switch("reference without the temperature", "C10", ("sampling.temperature=0.7",), "reference_temperature_lost",
            against="temperature 0.7"),
-    Switch("entropy bonus 0.05", "C11", ("ppo.entropy_coef=0.05",)),
 )  # fmt: skip
 SWITCHES = {"CartPole-v1": CARTPOLE, "Pendulum-v1": PENDULUM}
 _RARELY = {"evaluation": {"every": 10**6, "episodes": 1}, "checkpoint": {"every": 10**6}}
 SETTINGS: dict[str, dict[str, Any]] = {  # written out, so that a shipped config may change and these runs do not
     "CartPole-v1": {
-        "name": "cartpole", "env": {"id": "CartPole-v1", "count": 32}, "rollout": 64, "total_steps": 40960,
+        "name": "cartpole", "env": {"id": "CartPole-v1", "count": 32}, "rollout": 64, "total_steps": 30720,
         "ppo": {"gamma": 0.98, "lam": 0.9, "epochs": 6, "minibatches": 8},
         "optimizer": {"actor_rate": 2e-3, "critic_rate": 2e-3}, **_RARELY,
     },
@@ -82,7 +77,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # written out, so that a shipped config
         "optimizer": {"actor_rate": 1e-3, "critic_rate": 2e-3}, **_RARELY,
     },
 }  # fmt: skip
-TEXT_SETTINGS = ("name=text", "steps=6", "evaluation.every=1000", "checkpoint.every=1000")
+TEXT_SETTINGS = ("name=text", "steps=5", "evaluation.every=1000", "checkpoint.every=1000")
 SIGNALS = (  # what a log shows, and how a run becomes one number
     ("advantage_mean", "mean"), ("advantage_std", "mean"), ("return_mean", "last"), ("value_loss", "mean"),
     ("explained_variance", "mean"), ("policy_kl_exact", "mean"), ("clip_fraction", "mean"), ("ratio_max", "max"),
