@@ -6,6 +6,7 @@ here, since a config does not say what it runs on; ``inputs`` and ``launch`` are
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,26 @@ def settings_of(name: str) -> dict[str, Any]:
 def setup_of(name: str) -> Setup:
     """What the planner sees in a scale config."""
     return Setup(**settings_of(name))
+
+
+def zero_files() -> dict[str, dict[str, Any]]:
+    """The DeepSpeed settings that the learner makes for a model larger than any bucket, by file name."""
+    from ppo_lab.config.scale import LearnerConfig
+    from ppo_lab.learners.zero.settings import deepspeed_settings
+
+    large = LearnerConfig(kind="zero", persistence_threshold=1_000_000)
+    kinds = {
+        "zero1.json": ("fp16", {"stage": 1}),
+        "zero2.json": ("bf16", {"stage": 2, "overlap": True}),
+        "zero3.json": ("bf16", {}),
+        "zero3_offload.json": ("bf16", {"offload": "all"}),
+    }
+    return {
+        name: deepspeed_settings(large.model_copy(update=changes), precision=precision, max_norm=1.0, elements=1 << 60)
+        for name, (precision, changes) in kinds.items()
+    }
+
+
+if __name__ == "__main__":
+    for name, settings in zero_files().items():
+        (config_root() / "scale" / name).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
