@@ -19,12 +19,13 @@ import yaml
 from torch import Tensor
 
 from ppo_lab import checkpoint, metrics
-from ppo_lab.config.base import Config, ConfigError, dump, parse_yaml
-from ppo_lab.learners.collectives import rank
+from ppo_lab.config.base import Config, ConfigError, build, dump, parse_yaml
+from ppo_lab.learners.collectives import once, rank, world
 
 LOGS = ("metrics.jsonl", "samples.jsonl")
 FREE = {"reward_model.allow_weak_reward_model", "reward_model.threshold", "reward.timeout", "checkpoint.keep",
         "log.trackers"}  # fmt: skip  # settings that change no number of a run, so a resumed one may change them
+FREE_SECTION = "learner."  # all of these, nor do they: beyond rounding
 
 
 class LogError(RuntimeError):
@@ -55,6 +56,11 @@ class Logbook:
             ConfigError: a new run in a folder that holds one, a resumed run without one or with another config, or a
                 folder that cannot be written.
         """
+        once(lambda: cls._begin(folder, config, resume=resume))
+        return cls(folder, keep=keep, trackers=trackers)
+
+    @staticmethod
+    def _begin(folder: Path, config: Config, *, resume: bool) -> None:
         saved = folder / "config.yaml"
         if resume and not saved.exists():
             raise ConfigError(f"folder must hold a run to resume, got {folder} without config.yaml; leave out --resume")
@@ -66,12 +72,10 @@ class Logbook:
         if resume:
             _same_config(saved, config)
         try:
-            if rank() == 0:
-                folder.mkdir(parents=True, exist_ok=True)
-                _replace(saved, dump(config))
+            folder.mkdir(parents=True, exist_ok=True)
+            _replace(saved, dump(config))
         except OSError as error:
             raise ConfigError(f"folder must be writable, got {folder} ({error}); choose another --folder") from error
-        return cls(folder, keep=keep, trackers=trackers)
 
     def resume_from(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and state of the newest checkpoint, after the logs were cut back to it; None where there is none."""
@@ -107,6 +111,10 @@ class Logbook:
         if self.writes:
             _replace(self.folder / "baseline.json", json.dumps(metrics.encode(row), indent=1))
 
+    def has_baseline(self) -> bool:
+        """Whether the untouched policy was evaluated; the same answer on every rank."""
+        return once((self.folder / "baseline.json").exists)
+
     def note_best(self, step: int, objective: float) -> bool:
         """Remember the step if its held-out objective is the highest so far; True if it is. NaN is never."""
         if not objective > (-math.inf if self.best is None else self.best["eval_objective"]):
@@ -129,6 +137,9 @@ class Logbook:
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
+            if world() > 1:  # weights lie in shards on other ranks, which know nothing of the error
+                error.add_note(f"The last checkpoint in {self.folder}, if there is one, is whole; use --resume.")
+                raise
             try:
                 run.save()
                 error.add_note(f"A checkpoint of the last finished step is in {self.folder}; resume with --resume.")
@@ -174,8 +185,9 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _same_config(saved: Path, config: Config) -> None:
-    before, now = parse_yaml(saved.read_text(encoding="utf-8"), where=str(saved)), yaml.safe_load(dump(config))
-    names = (_flat(before).keys() | _flat(now).keys()) - FREE
+    given = build(type(config), parse_yaml(saved.read_text(encoding="utf-8"), where=str(saved)))  # of an older version,
+    before, now = yaml.safe_load(dump(given)), yaml.safe_load(dump(config))  # perhaps: with today's defaults
+    names = {n for n in _flat(before).keys() | _flat(now).keys() if n not in FREE and not n.startswith(FREE_SECTION)}
     changed = sorted(k for k in names if _flat(before).get(k) != _flat(now).get(k))
     if changed:
         name = changed[0]

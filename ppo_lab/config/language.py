@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from .base import Config
 from .ppo import CheckpointConfig, LogConfig, OptimizerConfig, PPOConfig
+from .scale import LearnerConfig, LoRAConfig
 
 
 class CorpusConfig(Config):
@@ -46,11 +47,17 @@ class PolicyConfig(Config):
     trainable_layers: PositiveInt | None = Field(
         None, description="Train only the last so many blocks and the final norm; None: everything."
     )
+    lora: LoRAConfig = LoRAConfig()
 
     @model_validator(mode="after")
     def _heads_divide(self) -> PolicyConfig:
         if self.path is None and self.width % self.heads:
             raise ValueError(f"policy.heads must divide policy.width {self.width}, got {self.heads}; try 4")
+        if self.lora.rank and self.trainable_layers is not None:
+            raise ValueError(
+                f"policy.trainable_layers must be unset with policy.lora.rank {self.lora.rank} (adapters are what is "
+                f"trained), got {self.trainable_layers}; leave out one of the two"
+            )
         return self
 
 
@@ -192,7 +199,12 @@ class RLHFConfig(Config):
     seed: NonNegativeInt = Field(0, description="Every random number hangs on this.")
     steps: PositiveInt = Field(40, description="PPO iterations.")
     threads: PositiveInt = Field(1, description="CPU threads; tiny models run fastest on one.")
-    precision: Literal["no", "bf16"] = Field("no", description="Mixed precision of the trained module.")
+    precision: Literal["no", "bf16", "fp16"] = Field(
+        "no",
+        description="Mixed precision; master weights stay float32. fp16 scales the loss, from 2^16, and needs "
+        "learner.kind zero.",
+    )
+    learner: LearnerConfig = LearnerConfig()
     corpus: CorpusConfig = CorpusConfig()
     policy: PolicyConfig = PolicyConfig()
     sft: SFTConfig = SFTConfig()
@@ -237,9 +249,13 @@ class RLHFConfig(Config):
                 f"evaluation.prompts must not exceed corpus.held_out {self.corpus.held_out}, "
                 f"got {self.evaluation.prompts}; lower it"
             )
-        if self.precision == "bf16" and self.sampling.old_logp == "sampler":
+        if self.precision == "fp16" and self.learner.kind != "zero":
             raise ValueError(
-                "sampling.old_logp must be recompute under precision bf16 (the KV cache is off by up to 0.26 nats), "
-                "got sampler; set sampling.old_logp: recompute"
+                f"precision fp16 needs learner.kind zero (DeepSpeed scales the loss), got {self.learner.kind}; use bf16"
+            )
+        if self.precision != "no" and self.sampling.old_logp == "sampler":
+            raise ValueError(
+                f"sampling.old_logp must be recompute under precision {self.precision} (the KV cache is off by up to "
+                "0.26 nats), got sampler; set sampling.old_logp: recompute"
             )
         return self

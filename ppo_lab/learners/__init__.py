@@ -2,6 +2,10 @@
 
 ============  ==============================================================================================
 `plain`       one process, the module as it is
+`ddp`         several processes, each with everything
+`zero`        several processes, each with its shard: DeepSpeed
+`processes`   entering and leaving the group of processes
+`watchdog`    a stuck or dead process becomes a named error
 `groups`      which parameters are the actor's, and which the critic's
 `collectives` what processes tell each other, the same for every learner
 ============  ==============================================================================================
@@ -91,6 +95,8 @@ class Learner(Protocol):
 
     def state(self) -> dict[str, Tensor]:
         """Full weights and Adam moments by plain name, a copy on the CPU: the same from every learner and world size.
+
+        Every rank calls it, and rank 0, which writes, is given it; the others get an empty dict.
 
         ``model.NAME`` trained parameters in full precision and persistent buffers · ``exp_avg.NAME``,
         ``exp_avg_sq.NAME``, ``step.NAME`` Adam's m, v and t · ``count.optimizer_steps``, ``count.skipped_steps``.

@@ -6,7 +6,8 @@ through `total` first, and every rank runs the same number of forward passes (`r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -17,7 +18,10 @@ from torch import Tensor
 from ppo_lab.records import walk
 
 R = TypeVar("R")
+T = TypeVar("T")
 X = TypeVar("X", int, float, Tensor)
+EXCUSES: list[tuple[str, bool]] = []  # why this process may stand still at present
+ALONE: list[bool] = []  # not empty: rank 0 works for all and must call nobody
 
 
 def rank() -> int:
@@ -51,6 +55,69 @@ def total(x: X) -> X:
         return _sum(x.detach().to(wide)).to(narrow) if world() > 1 else x.detach().to(narrow)
     number, wide = (float, torch.float64) if isinstance(x, float) else (int, torch.int64)
     return number(_sum(torch.tensor(x, dtype=wide)).item() if world() > 1 else x)  # type: ignore[return-value]
+
+
+def add(x: Tensor) -> Tensor:
+    """Sum over ranks in the tensor's own dtype, in place of ``x`` and returned: for whole gradients and weights."""
+    return x.copy_(_sum(x)) if world() > 1 else x
+
+
+def most(n: int) -> int:
+    """The largest ``n`` of all ranks: how often each has to call a sharded model for all to call it equally often.
+
+    >>> most(3)
+    3
+    """
+    if world() == 1:
+        return n
+    largest = torch.tensor(n, device=carrier())
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return int(largest)
+
+
+def texts(mine: Sequence[str]) -> list[str]:
+    """All ranks' texts in rank order."""
+    return [text for some in _exchange(list(mine)) for text in some]
+
+
+def once(work: Callable[[], T]) -> T:
+    """Rank 0 does it, alone, while the others wait; all get its answer, or raise its error.
+
+    For what may happen only once, as training a model that all ranks load afterwards. ``work`` sees one process: it
+    calls no other rank. The answer is pickled.
+    """
+    if world() == 1:
+        return work()
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        ALONE.append(True)
+        try:
+            outcome[0] = work()
+        except Exception as error:  # it has to reach every rank, or they wait for ever
+            outcome[1] = error
+        finally:
+            ALONE.pop()
+    with standing("rank 0 works for all"):
+        dist.broadcast_object_list(outcome, src=0)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]  # type: ignore[no-any-return]
+
+
+@contextmanager
+def standing(reason: str, *, busy: bool = False) -> Iterator[None]:
+    """Standing still that is meant, and may be long; `ppo_lab.learners.watchdog` lets it be.
+
+    Args:
+        reason: for a reader.
+        busy: something outside the main thread works for it; otherwise it waits for another rank, which must move.
+    """
+    excuse = (reason, busy)
+    EXCUSES.append(excuse)
+    try:
+        yield
+    finally:
+        EXCUSES.remove(excuse)
 
 
 def gather(record: R) -> R:
@@ -104,16 +171,16 @@ def rounds(n: int, world: int, rank: int, micro: int) -> list[slice]:
 
 
 def _launched() -> bool:
-    return dist.is_available() and dist.is_initialized()
+    return not ALONE and dist.is_available() and dist.is_initialized()
 
 
-def _carrier() -> torch.device:
+def carrier() -> torch.device:
     """Where the backend takes tensors: nccl alone moves only CUDA memory."""
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 
 def _sum(x: Tensor) -> Tensor:
-    sent = x.to(_carrier(), copy=True)
+    sent = x.to(carrier(), copy=True)
     dist.all_reduce(sent)
     return sent.to(x.device)
 
@@ -155,8 +222,8 @@ def _check(layouts: Sequence[dict[str, tuple[str, tuple[int, ...]]]]) -> None:
 
 def _bytes_of_all(tensors: list[Tensor], layouts: Sequence[Any]) -> list[Tensor]:
     """Every rank's tensors as one flat uint8 tensor a rank: one collective a record, and bits stay as they are."""
-    parts = [x.contiguous().reshape(-1).view(torch.uint8).to(_carrier()) for x in tensors]
-    mine = torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8, device=_carrier())
+    parts = [x.contiguous().reshape(-1).view(torch.uint8).to(carrier()) for x in tensors]
+    mine = torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8, device=carrier())
     sizes = _exchange(len(mine))
     padded = torch.zeros(max(sizes), dtype=torch.uint8, device=mine.device)
     padded[: len(mine)] = mine

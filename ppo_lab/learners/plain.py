@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ppo_lab.learners import collectives
+from ppo_lab.learners.checks import check_checkpointing, check_settings, check_state, checked_groups, freeze
 from ppo_lab.records import to
 
 R = TypeVar("R")
@@ -66,6 +67,8 @@ class PlainLearner:
             trained parameter; more than one process was launched.
     """
 
+    several = False  # whether it can work beside others
+
     def __init__(
         self,
         module: nn.Module,
@@ -81,18 +84,18 @@ class PlainLearner:
         device: torch.device | str | None = None,
         fused: bool = False,
     ) -> None:
-        _check_settings(actor_rate, critic_rate, max_norm, mixed_precision)
-        _check_checkpointing(module)
+        check_settings(actor_rate, critic_rate, max_norm, mixed_precision)
+        check_checkpointing(module)
         self.device = _device(device)
         self.rank, self.world = collectives.rank(), collectives.world()
-        if self.world > 1:
+        if self.world > 1 and not self.several:
             raise ValueError(f"learner plain needs 1 process, got {self.world}; start it without a launcher")
         self.module = module.to(self.device)
         self.max_norm, self.bf16 = max_norm, mixed_precision == "bf16"
         self.rates = {"actor": float(actor_rate), "critic": float(critic_rate)}
-        self.groups = _checked_groups(self.module)
+        self.groups = checked_groups(self.module)
         self.parameters = {name: p for group in self.groups.values() for name, p in group}
-        self.frozen = {name: _freeze(name, m, self.parameters).to(self.device) for name, m in (frozen or {}).items()}
+        self.frozen = {name: freeze(name, m, self.parameters).to(self.device) for name, m in (frozen or {}).items()}
         self.masters = {name: _master(p) for name, p in self.parameters.items()}
         groups = [{"params": [self.masters[name] for name, _ in group], "name": k} for k, group in self.groups.items()]
         self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay,
@@ -144,6 +147,7 @@ class PlainLearner:
                 if master.grad is None or group["lr"] == 0:
                     master.grad = torch.zeros_like(master)
         gradients = [master.grad for master in self.masters.values() if master.grad is not None]
+        self.combine(gradients)
         norm = global_norm(gradients).item()
         if math.isfinite(norm):
             if self.max_norm is not None and norm > self.max_norm:
@@ -155,6 +159,9 @@ class PlainLearner:
             self.skipped_steps += 1
         self.optimizer.zero_grad()
         return norm
+
+    def combine(self, gradients: list[Tensor]) -> None:
+        """Sum the gradients over ranks, in place: one process has all of it."""
 
     def total(self, x: X) -> X:
         """Sum over ranks: ``x`` itself."""
@@ -185,7 +192,7 @@ class PlainLearner:
         """See `Learner.load`. Tensors are copied into place, so shared parameters stay shared."""
         counts = {f"count.{name}": torch.tensor(count) for name, count in self.counts.items()}
         mine = self._tensors()
-        _check_state(state, mine | counts)
+        check_state(state, mine | counts)
         for name, x in mine.items():
             x.copy_(state[name])
         self.optimizer_steps, self.skipped_steps = (int(state[name]) for name in counts)
@@ -214,8 +221,6 @@ class PlainLearner:
     def _here(self, inputs: dict[str, Any]) -> dict[str, Any]:
         return {name: to(value, self.device) for name, value in inputs.items()}
 
-
-
 def _device(device: torch.device | str | None) -> torch.device:
     if device is not None:
         return torch.device(device)
@@ -227,68 +232,3 @@ def _device(device: torch.device | str | None) -> torch.device:
 def _master(p: nn.Parameter) -> nn.Parameter:
     """The parameter itself, or a float32 copy of one in half precision."""
     return nn.Parameter(p.detach().float()) if p.dtype in HALF else p
-
-
-def _check_settings(actor_rate: float, critic_rate: float, max_norm: float | None, mixed_precision: str) -> None:
-    for name, rate in (("actor_rate", actor_rate), ("critic_rate", critic_rate)):
-        if not 0 <= rate < math.inf:
-            raise ValueError(f"{name} must be finite and at least 0, got {rate}; 1e-5 … 1e-3 are usual")
-    if max_norm is not None and not max_norm > 0:
-        raise ValueError(f"max_norm must be above 0, got {max_norm}; use 1.0, or None not to clip")
-    if mixed_precision not in ("no", "bf16"):
-        raise ValueError(f"mixed_precision must be 'no' or 'bf16', got {mixed_precision!r}; use bf16")
-
-
-def _check_checkpointing(module: nn.Module) -> None:
-    found = [name for name, part in module.named_modules() if getattr(part, "gradient_checkpointing", False)]
-    if found:
-        raise ValueError(
-            "gradient checkpointing of transformers must be off (it acts in training mode only, and forward() runs in "
-            f"evaluation mode), got it on in {found[0]}; use recompute_blocks of ppo_lab.rlhf.models.recompute"
-        )
-
-
-def _checked_groups(module: nn.Module) -> dict[str, list[tuple[str, nn.Parameter]]]:
-    """``parameter_groups()`` of the module, every trained parameter once."""
-    given = module.parameter_groups()  # type: ignore[operator]
-    if set(given) != {"actor", "critic"}:
-        raise ValueError(f"parameter_groups() needs the keys actor and critic, got {sorted(given)}; one may be empty")
-    groups = {name: list(given[name]) for name in ("actor", "critic")}
-    known = dict(module.named_parameters(remove_duplicate=False))
-    seen: dict[int, str] = {}
-    for name, p in groups["actor"] + groups["critic"]:
-        if name not in known or known[name] is not p:
-            raise ValueError(f"parameter_groups() must use names of named_parameters(), got {name!r}; use those names")
-        if not p.requires_grad:
-            raise ValueError(f"parameter_groups() must hold trained parameters only, got frozen {name}; leave it out")
-        if id(p) in seen:
-            raise ValueError(f"parameter_groups() must list a parameter once, got {name} = {seen[id(p)]}; drop one")
-        seen[id(p)] = name
-    forgotten = [name for name, p in module.named_parameters() if p.requires_grad and id(p) not in seen]
-    if forgotten:
-        raise ValueError(f"parameter_groups() leaves out {forgotten}; add them to a group or set requires_grad=False")
-    return groups
-
-
-def _freeze(name: str, model: nn.Module, trained: dict[str, nn.Parameter]) -> nn.Module:
-    """The model without gradients and dropout. It may share frozen parameters with the trained module, no others."""
-    theirs = {id(p) for p in model.parameters()}
-    shared = [parameter for parameter, p in trained.items() if id(p) in theirs]
-    if shared:
-        raise ValueError(f"frozen model {name} must not share the trained {shared[0]}; give it a copy (copy.deepcopy)")
-    return model.eval().requires_grad_(False)
-
-
-def _check_state(state: dict[str, Tensor], mine: dict[str, Tensor]) -> None:
-    same = "load a checkpoint of the model that the config describes"
-    for name, x in mine.items():
-        if name not in state:
-            raise ValueError(f"state lacks {name} {tuple(x.shape)}; {same}")
-        got = state[name]
-        if got.shape != x.shape or got.dtype != x.dtype:
-            raise ValueError(
-                f"{name} must be {x.dtype} {tuple(x.shape)}, got {got.dtype} {tuple(got.shape)}; {same}"
-            )
-    extra = sorted(set(state) - set(mine))
-    if extra:
-        raise ValueError(f"state holds {extra[0]} ({len(extra)} unknown in all), which the module lacks; {same}")

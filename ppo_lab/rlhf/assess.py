@@ -13,6 +13,7 @@ from ppo_lab import faults
 from ppo_lab.core.importance import log_ratio
 from ppo_lab.core.masking import masked_mean, masked_sum, select
 from ppo_lab.learners import Learner
+from ppo_lab.learners.collectives import most
 from ppo_lab.records import Assessment, Responses, TextInputs, take
 
 
@@ -41,6 +42,17 @@ def arguments(inputs: TextInputs) -> dict[str, Tensor]:
     return {"tokens": inputs.tokens, "attention": inputs.attention, "response": inputs.response}
 
 
+def made_up(inputs: TextInputs) -> TextInputs:
+    """One row of token 0, as wide as the others, for a rank that has none of its own; nobody reads what comes of it."""
+    width, steps = inputs.tokens.shape[-1], inputs.response.shape[-1]
+    device = inputs.tokens.device
+    return TextInputs(
+        tokens=torch.zeros(1, width, dtype=torch.long, device=device),
+        attention=torch.ones(1, width, dtype=torch.bool, device=device),
+        response=torch.zeros(1, steps, dtype=torch.long, device=device),
+    )
+
+
 def make_assess(lens: Lens) -> Callable[[Learner, TextInputs], Assessment]:
     """``assess(learner, inputs)`` for `ppo_update`: present log-probs, entropies, values of answers."""
 
@@ -60,14 +72,17 @@ def make_assess(lens: Lens) -> Callable[[Learner, TextInputs], Assessment]:
 def opinions(learner: Learner, responses: Responses, lens: Lens) -> dict[str, Tensor]:
     """Policy, critic and reference on answers, some rows at a time: ``logp, entropy, value, ref_logp``, each (B, T).
 
-    Padding holds 0 in all of them.
+    Padding holds 0 in all of them. Every rank runs as many forwards as the one with most rows, on a made-up row where
+    it has run out: under ZeRO-3 they share each layer.
     """
-    inputs, parts = inputs_of(responses), []
-    for start in range(0, len(responses), lens.batch or max(len(responses), 1)):
-        some = arguments(take(inputs, slice(start, start + (lens.batch or len(responses)))))
+    inputs, parts, rows = inputs_of(responses), [], most(len(responses))
+    for start in range(0, rows, lens.batch or max(rows, 1)):
+        few = take(inputs, slice(start, start + (lens.batch or rows)))
+        some = arguments(few if len(few.tokens) else made_up(few))
         seen = learner.forward(**some, **lens.options)
         seen["ref_logp"] = _reference(learner, some, lens)
-        parts.append(seen)
+        if len(few.tokens):
+            parts.append(seen)
     if not parts:
         empty = torch.zeros(responses.mask.shape)
         return dict.fromkeys(("logp", "entropy", "value", "ref_logp"), empty)

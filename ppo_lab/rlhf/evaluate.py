@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config.language import RLHFConfig
-from ppo_lab.learners import Learner
+from ppo_lab.learners import Learner, collectives
 from ppo_lab.records import EvalMetrics, Prompts, Responses, take
 
 from .assess import Lens, opinions, ref_kl_sum
@@ -56,7 +56,8 @@ def judged(learner: Learner, held: HeldOut, responses: Responses, cfg: RLHFConfi
     }
     if held.gold is not None:
         columns = held.texts.columns_of(responses)
-        judged["gold"] = call("evaluation.gold", held.gold, prompts, words, columns, 0, cfg.reward.timeout)
+        asked = (prompts, words, columns, 0, cfg.reward.timeout)
+        judged["gold"] = call("evaluation.gold", held.gold, *asked) if words else torch.zeros(0)
     return judged
 
 
@@ -88,8 +89,10 @@ def evaluate(learner: Learner, held: HeldOut, cfg: RLHFConfig) -> tuple[EvalMetr
         eval_grammatical=grammatical,
     )
     n = cfg.log.samples
-    numbers = {k: sampled[k][:n].tolist() for k in ("score", "gold", "ref_kl_sum", "length") if k in sampled}
-    return metrics, table(sampled["prompt"][:n], sampled["response"][:n], **numbers)
+    named = [k for k in ("score", "gold", "ref_kl_sum", "length") if k in sampled]
+    numbers = {k: learner.gather(sampled[k])[:n].tolist() for k in named}
+    prompts, responses = collectives.texts(sampled["prompt"]), collectives.texts(sampled["response"])
+    return metrics, table(prompts[:n], responses[:n], **numbers)
 
 
 def whole_texts(sampled: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ppo_lab.core.distributions import categorical_logp
+from ppo_lab.learners.collectives import most
 from ppo_lab.records import Prompts, Responses, concatenate, take
 
 from .logprobs import tempered
@@ -61,6 +62,7 @@ def generate(
     choose: Callable[[Tensor], Tensor] | None = None,
     batch: int | None = None,
     version: int = 0,
+    in_step: bool = False,
 ) -> Responses:
     """Answers to left-padded prompts.
 
@@ -76,18 +78,23 @@ def generate(
         choose: filters tempered logits before sampling (top-p and the like); never used in training.
         batch: rows sampled at a time, None for all.
         version: policy version to note in the record.
+        in_step: for a sharded model: every rank runs T steps with as many rows as the rank with most.
 
     Raises:
         ValueError: noise of another shape, or a prompt without a token.
     """
-    rows = len(prompts)
+    rows, wanted = len(prompts), len(prompts)
     if noise is not None and noise.shape != (rows, max_new_tokens):
         raise ValueError(f"noise must be (rows, max_new_tokens) = ({rows}, {max_new_tokens}), got {tuple(noise.shape)}")
     if not bool(prompts.attention.any(-1).all()):
         empty = int((~prompts.attention.any(-1)).nonzero()[0])
         raise ValueError(f"prompts.attention must hold one token a row, got none in row {empty}; start it with BOS")
     options: dict[str, Any] = dict(max_new_tokens=max_new_tokens, stop_ids=stop_ids, pad_id=pad_id, choose=choose,
-                                   temperature=temperature, suppress=suppress, version=version)  # fmt: skip
+                                   temperature=temperature, suppress=suppress, version=version,
+                                   in_step=in_step)  # fmt: skip
+    if in_step:
+        prompts, noise = filled_up(prompts, noise, most(rows))
+        rows = len(prompts)
     training = model.training
     model.eval()
     try:
@@ -97,7 +104,21 @@ def generate(
         ]
     finally:
         model.train(training)
-    return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
+    answers = concatenate(parts) if parts else _sample(model, prompts, noise, **options)
+    return answers if rows == wanted else take(answers, slice(0, wanted))
+
+
+def filled_up(prompts: Prompts, noise: Tensor | None, rows: int) -> tuple[Prompts, Tensor | None]:
+    """``rows`` rows: the first one again and again, or a row of token 0 where there is none."""
+    more, width = rows - len(prompts), prompts.tokens.shape[-1]
+    if more == 0:
+        return prompts, noise
+    first = take(prompts, slice(0, 1)) if len(prompts) else Prompts(
+        tokens=prompts.tokens.new_zeros(1, width), attention=prompts.attention.new_ones(1, width),
+        index=prompts.index.new_zeros(1),
+    )  # fmt: skip
+    filler = None if noise is None else torch.cat([noise, noise.new_zeros(more, noise.shape[-1])])
+    return concatenate([prompts, *[first] * more]), filler
 
 
 class Decoding:
@@ -138,6 +159,7 @@ def _sample(
     suppress: Tensor | None,
     choose: Callable[[Tensor], Tensor] | None,
     version: int,
+    in_step: bool = False,
 ) -> Responses:
     rows, device = len(prompts), prompts.tokens.device
     response = torch.full((rows, max_new_tokens), pad_id, device=device)
@@ -150,10 +172,14 @@ def _sample(
         logits = tempered(decoding.next_logits(), temperature=temperature, suppress=suppress)
         drawn_from = logits if choose is None else choose(logits)
         token = drawn_from.argmax(-1) if noise is None else inverse_cdf(drawn_from, noise[alive, t])
-        response[alive, t], mask[alive, t] = token, True
-        logp[alive, t] = categorical_logp(logits, token).to(logp.dtype)
+        going = ~stopped[alive]  # all, where finished rows are let go
+        live = alive[going]
+        response[live, t], mask[live, t] = token[going], True
+        logp[live, t] = categorical_logp(logits, token).to(logp.dtype)[going]
         done = torch.isin(token, stops)
         stopped[alive[done]] = True
+        if in_step:
+            done = torch.zeros_like(done)
         if bool(done.all()):
             break
         decoding.go_on(token, (~done).nonzero()[:, 0])

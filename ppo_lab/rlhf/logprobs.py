@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ppo_lab.core.distributions import categorical_logp, entropy
+from ppo_lab.learners.collectives import most
 
 CHUNK_LOGITS = 1 << 22  # logits held at a time: 16 MiB in float32
 
@@ -101,10 +102,12 @@ def hidden_logprobs(
         return categorical_logp(logits, wanted), entropy(logits)
 
     size = max(1, CHUNK_LOGITS // vocabulary(head, flat))
-    if len(flat) <= size:
+    chunks, largest = -(-len(flat) // size), most(len(flat))  # every rank calls the output layer equally often
+    spare, spare_targets = ((x[:0],) * (-(-largest // size) - chunks) for x in (flat, targets))
+    if largest <= size:
         logp, nats = chunk(flat, targets)
     else:
-        pairs = zip(flat.split(size), targets.split(size), strict=True)
+        pairs = zip(flat.split(size) + spare, targets.split(size) + spare_targets, strict=True)
         saved = torch.is_grad_enabled() and hidden.requires_grad
         done = [checkpoint(chunk, h, t, use_reentrant=False) if saved else chunk(h, t) for h, t in pairs]
         logp, nats = (torch.cat(parts) for parts in zip(*done, strict=True))

@@ -18,7 +18,9 @@ from torch import nn
 from ppo_lab import seeding
 from ppo_lab.checkpoint import hash_module
 from ppo_lab.config import ConfigError, RLHFConfig
-from ppo_lab.learners import Learner
+from ppo_lab.learners import Learner, processes
+from ppo_lab.learners.collectives import once
+from ppo_lab.learners.ddp import DDPLearner
 from ppo_lab.learners.plain import PlainLearner
 from ppo_lab.records import Prompts, TextRollout, take
 
@@ -28,8 +30,10 @@ from .corpus.language import check_language
 from .evaluate import HeldOut
 from .generate import generate
 from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainable, trunk_of
+from .models.adapters import add_adapters
 from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
+from .models.recompute import recompute_blocks
 from .rewarding import RewardModel, build_scorer, check_sources, given, name_of, obtain_reward_models
 from .score import Reward, Scorer, call, load_callable
 from .sft import train_sft
@@ -128,7 +132,10 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, own)
     if config.policy.trainable_layers is not None:
         train_last_layers(policy, config.policy.trainable_layers)
+    if config.policy.lora.rank:
+        add_adapters(policy, config.policy.lora, seed=seeding.key(config.seed, "adapters"))
     reference = Reference(copy_trainable(policy))
+    reference_sha256 = hash_module(reference.policy)  # before a learner shards it
     frozen: dict[str, nn.Module] = {name_of(i): judge.reader() for i, judge in judges.items()}
     frozen["reference"] = reference
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
@@ -142,18 +149,27 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap, chat)
     return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
                  prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
-                 reference_sha256=hash_module(reference.policy),
+                 reference_sha256=reference_sha256,
                  shares_tokenizer=any(same_tokenizer(j.tokenizer, tokenizer) for j in judges.values()))  # fmt: skip
 
 
 def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Module]) -> Learner:
-    """Who owns the weights; one process for now."""
-    optimizer = config.optimizer
-    return PlainLearner(
-        module, frozen=frozen, actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate,
-        betas=optimizer.betas, eps=optimizer.eps, weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,
+    """Who owns the weights: one process, copies, or shards of them."""
+    optimizer, kind = config.optimizer, processes.kind_of(config.learner.kind)
+    if config.learner.recompute_every is not None:
+        for part in (module.policy, module.critic):
+            if part is not None:
+                recompute_blocks(part, every=config.learner.recompute_every)  # type: ignore[arg-type]
+    settings: dict[str, Any] = dict(
+        frozen=frozen, actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate, betas=optimizer.betas,
+        eps=optimizer.eps, weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,
         mixed_precision=config.precision,
     )  # fmt: skip
+    if kind != "zero":
+        return (PlainLearner if kind == "plain" else DDPLearner)(module, **settings)
+    from ppo_lab.learners.zero import ZeroLearner
+
+    return ZeroLearner(module, cfg=config.learner, generator="policy", **settings)
 
 
 def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, Any]:
@@ -169,17 +185,24 @@ def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, An
         "temperature": config.sampling.temperature,
         "suppress": torch.tensor(sorted(suppressed)) if suppressed else None,
         "batch": config.sampling.batch,
+        "in_step": (config.learner.kind, config.learner.stage, config.learner.generation) == ("zero", 3, "sharded"),
     }
 
 
 def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any, Any, Encode]:
     """The policy before PPO, its tokenizer and prompt encoder: from the run's folder, or made now and put there.
 
-    Prompts, stop tokens and sizes are checked before anything is trained.
+    Rank 0 makes it, and all ranks load it.
     """
-    if folder.exists():
-        policy, tokenizer = load_policy(str(folder)), load_tokenizer(str(folder))
-        return policy, tokenizer, encoder(config, tokenizer, context_of(policy))
+    if config.policy.path is not None and config.sft.steps == 0 and not folder.exists():
+        return untrained_policy(config, corpus)
+    once(lambda: None if folder.exists() else make_policy(config, corpus, folder))
+    policy, tokenizer = load_policy(str(folder)), load_tokenizer(str(folder))
+    return policy, tokenizer, encoder(config, tokenizer, context_of(policy))
+
+
+def untrained_policy(config: RLHFConfig, corpus: Corpus) -> tuple[Any, Any, Encode]:
+    """What the config names or describes, after prompts, stop tokens and sizes were checked against it."""
     if config.policy.path is None:
         tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
     else:
@@ -188,12 +211,15 @@ def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any
     encode = encoder(config, tokenizer, context_of(policy))
     encode(corpus.train_prompts + corpus.held_out_prompts)
     sampling_of(config, policy, tokenizer)
-    if config.policy.path is not None and config.sft.steps == 0:
-        return policy, tokenizer, encode
+    return policy, tokenizer, encode
+
+
+def make_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> None:
+    """Supervised fine-tuning; the model is then in ``folder``."""
+    policy, tokenizer, _ = untrained_policy(config, corpus)
     log.info("supervised fine-tuning, %d steps", config.sft.steps)
     figures = train_sft(policy, tokenizer, corpus.train_texts, config.sft, seed=seeding.key(config.seed, "sft"))
     save_folder(folder, policy, tokenizer, figures)
-    return obtain_policy(config, corpus, folder)
 
 
 def encoder(config: RLHFConfig, tokenizer: Any, context: int) -> Encode:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ppo_lab import seeding
 from ppo_lab.config import ConfigError, RLHFConfig
 from ppo_lab.learners import Learner
+from ppo_lab.learners.collectives import most, once
 
 from .corpus import Corpus
 from .corpus.language import language_reward
@@ -100,7 +101,12 @@ def _loaded(path: str, *, field: str, seed: int) -> RewardModel:
 
 
 def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> RewardModel:
-    """The Bradley–Terry model of this run."""
+    """The Bradley–Terry model of this run; rank 0 makes it, and all load it."""
+    once(lambda: _make(config, corpus, policy, tokenizer, folder))
+    return _loaded(str(folder), field="reward_model.path", seed=config.seed)
+
+
+def _make(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> None:
     cfg, seed = config.reward_model, seeding.key(config.seed, "reward model")
     if not folder.exists():
         if cfg.path is None:
@@ -112,7 +118,6 @@ def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder
         quality = train_reward_model(model, own, pairs, cfg, seed=seed)
         log.info("reward model: held-out pair accuracy %.3f", quality.accuracy)
         save_folder(folder, model, own, quality.figures())
-    return _loaded(str(folder), field="reward_model.path", seed=config.seed)
 
 
 def build_scorer(
@@ -140,7 +145,8 @@ def ask(learner: Learner, name: str, tokenizer: Any, batch: int) -> Reward:
 
     def reward(prompts: Sequence[str], responses: Sequence[str], **columns: list) -> Tensor:
         texts = [join(p, r) for p, r in zip(prompts, responses, strict=True)]
-        return score_texts(lambda **inputs: learner.score(name, **inputs), tokenizer, texts, batch=batch)
+        calls = -(-most(len(texts)) // batch)
+        return score_texts(lambda **inputs: learner.score(name, **inputs), tokenizer, texts, batch=batch, calls=calls)
 
     return reward
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from ppo_lab.config.base import ConfigError
 from ppo_lab.config.language import RewardConfig
 from ppo_lab.core.masking import select
+from ppo_lab.learners.collectives import standing
 
 from .rewards import final_score
 
@@ -87,15 +88,22 @@ class Scorer:
 
     def __init__(self, sources: Sequence[Source], cfg: RewardConfig):
         self.sources, self.cfg = list(sources), cfg
+        self.per_token: set[int] = set()  # numbers of the sources that were seen to reward tokens
 
     def opinions(
         self, prompts: Sequence[str], responses: Sequence[str], columns: dict[str, list], steps: int
     ) -> list[Tensor]:
         """Raw output of every source, checked, ``(B,)`` or ``(B, T)`` each."""
-        return [
-            call(s.name, s.reward, prompts, responses, columns, steps, None if s.trusted else self.cfg.timeout)
-            for s in self.sources
-        ]
+        found = []
+        for i, s in enumerate(self.sources):
+            limit = None if s.trusted else self.cfg.timeout
+            if not responses and not s.trusted:  # a rank without rows: nobody is asked
+                found.append(torch.zeros(0, steps) if i in self.per_token else torch.zeros(0))
+                continue
+            found.append(call(s.name, s.reward, prompts, responses, columns, steps, limit))
+            if found[-1].dim() == 2:
+                self.per_token.add(i)
+        return found
 
     def fit(self, opinions: Sequence[Tensor]) -> None:
         """Let the normalisers see raw scores ``(B,)``."""
@@ -173,7 +181,8 @@ def _within(seconds: float, work: Callable[[], None], name: str) -> bool:
     """Run ``work`` in a thread that is left behind if it takes too long; True if it came back."""
     thread = threading.Thread(target=work, daemon=True, name=f"reward {name}")
     thread.start()
-    thread.join(seconds)
+    with standing(name, busy=True):
+        thread.join(seconds)
     return not thread.is_alive()
 
 

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config import RLHFConfig
+from ppo_lab.learners import processes
 from ppo_lab.learners.rates import rate_multiplier
+from ppo_lab.learners.watchdog import Watchdog
 from ppo_lab.logbook import Logbook
 from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics, take
 from ppo_lab.update import ppo_update
@@ -60,6 +62,9 @@ class Run:
         self.config = config
         self.folder = Path(folder) if folder is not None else Path("runs") / config.name
         seeding.set_threads(config.threads)
+        processes.join(config.learner.kind)
+        hint = f"the last checkpoint in {self.folder}, if there is one, is whole: resume with --resume"
+        self.watchdog = Watchdog.start(patience=config.learner.patience, hint=hint)
         self.logbook = Logbook.open(
             self.folder, config, resume=resume, keep=config.checkpoint.keep, trackers=config.log.trackers
         )
@@ -68,7 +73,7 @@ class Run:
         self.assess = make_assess(parts.lens)
         self.step, self.beta = 0, config.kl.beta
         self.last_rollout: TextRollout | None = None
-        self._stop, self._saved = False, -1
+        self._asked, self._saved = False, -1
         saved = self.logbook.resume_from() if resume else None
         if saved is None:
             seeding.seed_globals(config.seed)
@@ -136,7 +141,12 @@ class Run:
 
     def stop(self) -> None:
         """Finish this step, write a checkpoint, end the iteration."""
-        self._stop = True
+        self._asked = True
+
+    @property
+    def _stop(self) -> bool:
+        """Whether any rank was asked to stop: all end after the same step."""
+        return self.learner.total(int(self._asked)) > 0
 
     def save(self) -> None:
         """A checkpoint of the last finished step."""
@@ -151,8 +161,10 @@ class Run:
         self._saved = self.step
 
     def close(self) -> None:
-        """Flush the trackers."""
+        """Flush the trackers; tell the other ranks that this one has ended."""
         self.logbook.close()
+        if self.watchdog is not None:
+            self.watchdog.close()
 
     def _load(self, tensors: dict[str, Tensor], state: dict) -> None:
         self.parts.check_reference(state["reference_sha256"])
@@ -164,8 +176,8 @@ class Run:
 
     def _start(self) -> None:
         """Before the first step: how good is the untouched policy on held-out prompts?"""
-        self._stop = False
-        if self.step == 0 and not (self.folder / "baseline.json").exists():
+        self._asked = False
+        if self.step == 0 and not self.logbook.has_baseline():
             baseline, samples = evaluate(self.learner, self.parts.held_out, self.config)
             self.logbook.samples(0, samples)
             self.logbook.note_baseline(asdict(baseline))

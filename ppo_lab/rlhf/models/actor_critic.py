@@ -10,6 +10,7 @@ import copy
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ppo_lab import faults
 from ppo_lab.core.kl import categorical_kl
@@ -40,6 +41,15 @@ def copy_trainable(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, dict(shared))
 
 
+class WideLinear(nn.Linear):
+    """A linear layer that computes in float32 or better, also where its weights are kept in half precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x W' + b``."""
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        return functional.linear(x.to(wide), self.weight.to(wide), self.bias.to(wide))
+
+
 class ValueHead(nn.Module):
     """Hidden state to value, one a token, computed in float32 whatever the trunk's dtype.
 
@@ -50,7 +60,7 @@ class ValueHead(nn.Module):
     def __init__(self, width: int, *, kind: str = "linear", std: float = 0.01, generator: torch.Generator):
         super().__init__()
         sizes = [width, 1] if kind == "linear" else [width, width, 1]
-        layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+        layers = [WideLinear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
         with torch.no_grad():
             for layer in layers:
                 layer.weight.copy_(torch.randn(layer.weight.shape, generator=generator) * std)
@@ -59,7 +69,6 @@ class ValueHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Values ``(..., )`` of hidden states ``(..., D)``."""
-        states = states.to(self.out.weight.dtype)
         with torch.autocast(states.device.type, enabled=False):
             for layer in self.hidden:
                 states = torch.tanh(layer(states))

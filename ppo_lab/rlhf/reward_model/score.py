@@ -48,7 +48,7 @@ class ScoreReader(nn.Module):
 
 @torch.no_grad()
 def score_texts(
-    ask: nn.Module | Ask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, batch: int = 64
+    ask: nn.Module | Ask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, batch: int = 64, calls: int = 0
 ) -> Tensor:
     """Scores of texts, read with the reward model's own tokenizer, in the order given; dropout off.
 
@@ -57,6 +57,7 @@ def score_texts(
         tokenizer: the reward model's, not the policy's.
         texts: N whole texts, `ppo_lab.rlhf.tokens.join` of prompt and response.
         batch: texts in one forward; changes speed and memory, not scores.
+        calls: ask at least so often, as a sharded model wants it of every rank; on a made-up text where there is none.
 
     Returns:
         ``(N,)`` float32 on the CPU.
@@ -64,9 +65,7 @@ def score_texts(
     Raises:
         ValueError: an empty text, or one longer than the tokenizer's model allows.
     """
-    if not texts:
-        return torch.empty(0)
-    rows = encode_texts(tokenizer, texts, close=True)
+    rows = encode_texts(tokenizer, texts, close=True) if texts else []
     _check_lengths(rows, tokenizer.model_max_length)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     scores = torch.empty(len(rows))
@@ -75,6 +74,8 @@ def score_texts(
             chosen = order[at : at + batch]
             tokens, attention = pad_rows([rows[i] for i in chosen], pad_id(tokenizer), side="right")
             scores[chosen] = read(tokens=tokens, attention=attention).detach().float().cpu()
+        for _ in range(calls - -(-len(rows) // batch)):
+            read(tokens=torch.zeros(1, 1, dtype=torch.long), attention=torch.ones(1, 1, dtype=torch.bool))
     return scores
 
 
