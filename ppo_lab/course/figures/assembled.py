@@ -66,6 +66,7 @@ def objective_figure(rows: Rows) -> Figure:
             ax.plot([found.mean], [place], "o", color=color, ms=6)
     left.set_yticks(range(len(variants)), variants, fontsize=9)
     right.set_yticks(range(len(variants)), [""] * len(variants))
+    right.locator_params(axis="x", nbins=6)
     for ax, title in ((left, "return, mean over the run"), (right, "explained variance: fitted − fresh")):
         ax.set_title(title, fontsize=10, loc="left")
         ax.invert_yaxis()
