@@ -36,8 +36,8 @@ class Recording:
         return [row[key] for row in self.rows if all(row.get(k) == v for k, v in where.items())]
 
 
-def recorded(name: str, folder: Path = FOLDER) -> Recording:
-    """Read a recording, and show the command that repeats it.
+def load(name: str, folder: Path = FOLDER) -> Recording:
+    """Read a recording.
 
     Raises:
         ValueError: there is none of that name, or it does not say how it was made.
@@ -49,7 +49,12 @@ def recorded(name: str, folder: Path = FOLDER) -> Recording:
     found = json.loads(path.read_text(encoding="utf-8"))
     if missing := FIELDS - {key for key in FIELDS if found.get(key)}:
         raise ValueError(f"{path.name} must say {', '.join(sorted(missing))}; record it again")
-    recording = Recording(name, found["command"], found["revision"], found["rows"])
+    return Recording(name, found["command"], found["revision"], found["rows"])
+
+
+def recorded(name: str, folder: Path = FOLDER) -> Recording:
+    """Read a recording, and show the command that repeats it; errors as `load`."""
+    recording = load(name, folder)
     said = f"Recorded: {len(recording.rows)} rows at revision {recording.revision[:10]}"
     show(Card(f"{said}, by {recording.command}", f"{said}. To repeat it: {code(recording.command)}", edge="open"))
     return recording

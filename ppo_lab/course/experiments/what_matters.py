@@ -10,7 +10,7 @@ import hashlib
 import json
 import tempfile
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,14 @@ def config(env: str, switch: Switch, *, seed: int, total: int | None = None) -> 
     return build(ControlConfig, override(SETTINGS[env], changes))
 
 
+def turned(switch: Switch) -> AbstractContextManager[None]:
+    """What is planted by the switch is active inside the ``with`` block; nothing, where it is a setting only."""
+    return faults.planted(switch.fault) if switch.fault else nullcontext()
+
+
 def run(env: str, switch: Switch, *, seed: int, total: int | None = None) -> Trained:
     """One control run with the switch turned."""
-    with faults.planted(switch.fault) if switch.fault else nullcontext():
+    with turned(switch):
         return train(config(env, switch, seed=seed, total=total))
 
 
@@ -156,7 +161,7 @@ def write(switch: Switch, *, seed: int) -> Written:
 
     cpu, cfg = time.process_time(), text_config(switch, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        with faults.planted(switch.fault) if switch.fault else nullcontext():
+        with turned(switch):
             made = Run(cfg, folder=Path(folder) / "run")
             rows = [step.row() for step in made]
         judged, _ = evaluate(made.learner, made.parts.held_out, cfg)
