@@ -7,7 +7,7 @@ comes on top. The best of an algorithm is chosen by one run each, then judged on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ppo_lab import seeding
@@ -79,7 +79,7 @@ def row(env: str, algorithm: str, i: int, *, seed: int, total: int, part: str) -
             "settings": " ".join(given)}  # fmt: skip
 
 
-def best_draw(rows: Sequence[dict[str, Any]], algorithm: str) -> int:
+def best_draw(rows: Sequence[Mapping[str, Any]], algorithm: str) -> int:
     """The draw of the highest final return in the search; between equals, of the larger area."""
     tried = [r for r in rows if r["part"] == "search" and r["algorithm"] == algorithm]
     return int(max(tried, key=lambda r: (r["final"], r["area"]))["draw"])

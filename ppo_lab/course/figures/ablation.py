@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppo_lab.course.claims import ERRORS_AWAY, measure
 from ppo_lab.course.experiments.what_matters import BASE, SWITCHES, TEXT, Switch
-from ppo_lab.course.figures.gae_study import mean, sheet, values
+from ppo_lab.course.figures.gae_study import mean, sheet
 from ppo_lab.course.html import Card, show, table
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ LIGHTS = (  # of a language run: name, where it is, what is still healthy
     ("first_kl", "KL at\nstep 1 = 0", 1e-3),
     ("counted", "only answers\ncounted", 1.0),
 )
+
+
+def values(rows: Rows, key: str, **where: Any) -> list[Any]:
+    """The values of ``key`` in all rows that match, in order of the seeds."""
+    return [row[key] for row in rows if all(row[name] == value for name, value in where.items())]
 
 
 def paired(rows: Rows, key: str, switch: str, against: str = BASE, **where: Any) -> list[float]:

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ppo_lab.course.experiments.what_matters import BASE, CARTPOLE
-from ppo_lab.course.figures.ablation import Rows, paired, told
-from ppo_lab.course.figures.gae_study import mean, values
+from ppo_lab.course.figures.ablation import Rows, paired, told, values
+from ppo_lab.course.figures.gae_study import mean
 from ppo_lab.course.panels import Choice, Panel, Slider
 from ppo_lab.course.recordings import load
 

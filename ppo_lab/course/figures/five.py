@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ppo_lab.course.claims import measure
 from ppo_lab.course.experiments.five import ALGORITHMS, best_draw, draw
-from ppo_lab.course.figures.gae_study import mean, sheet, values
+from ppo_lab.course.figures.ablation import Rows, values
+from ppo_lab.course.figures.gae_study import mean, sheet
 from ppo_lab.course.html import Card, show, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = Sequence[Mapping[str, Any]]
 COLORS = dict(zip(ALGORITHMS, ("#999999", "#E69F00", "#7A4FA3", "#0072B2", "#009E73"), strict=True))
 INK = "#212121"
 
@@ -83,7 +83,7 @@ def _band(axes: Any, lines: Sequence[Sequence[float]], rows: Rows, name: str, co
 
 def standing(rows: Rows) -> list[tuple[str, ...]]:
     """(algorithm, final with its interval, best, crashed of searched, of judged, CPU-seconds, uses) of each."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for name in ALGORITHMS:
         final = measure(fresh(rows, "final", name), least=0.0)
         searched = values(rows, "crash", algorithm=name, part="search")
