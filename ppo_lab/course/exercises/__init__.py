@@ -16,11 +16,13 @@ from ppo_lab.course.exercises import (
     language,
     loop,
     matters,
+    memory,
     middle_mean,
     reinforce,
     rlhf,
     rollback,
     sampling,
+    segments,
     sequence_ess,
     squashed,
     start_here,
@@ -46,6 +48,7 @@ EXERCISES: dict[str, Exercise] = {
         language.ANSWER_LOGPS, language.RESPONSE_MASK, language.KL_REWARDS, tool_mask.TOOL_MASK,
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
+        memory.BYTES_PER_DEVICE, memory.PIPELINE_WAIT, memory.RECOMPUTED_BYTES, segments.SEGMENT_BYTES,
     )
 }  # fmt: skip
 

@@ -12,11 +12,11 @@
 =============  =====================================================================================
 """
 
-from ppo_lab.scale.memory.activations import activation_bytes, cache_bytes, logits_bytes
+from ppo_lab.scale.memory.activations import activation_bytes, cache_bytes, kept_bytes, logits_bytes
 from ppo_lab.scale.memory.planner import Plan, advice, choose_batches, plan
 from ppo_lab.scale.memory.setup import Setup, bubble
 from ppo_lab.scale.memory.shape import SHAPES, Shape, shape_of
 from ppo_lab.scale.memory.zero import zero_bytes
 
 __all__ = ["SHAPES", "Plan", "Setup", "Shape", "activation_bytes", "advice", "bubble", "cache_bytes", "choose_batches",
-           "logits_bytes", "plan", "shape_of", "zero_bytes"]  # fmt: skip
+           "kept_bytes", "logits_bytes", "plan", "shape_of", "zero_bytes"]  # fmt: skip

@@ -60,6 +60,28 @@ def block_bytes(shape: Shape, *, length: int, precision: str = "bf16", tensor: i
     return sum(item.bytes / (tensor if item.split else 1) for item in items)
 
 
+def kept_bytes(blocks: int, block: float, entry: float, *, every: int) -> float:
+    r"""Peak bytes a token when every k-th block is recomputed:
+    :math:`r \cdot entry + (N - r) \cdot block + block`, with :math:`r = \lceil N/k \rceil` recomputed blocks.
+
+    A recomputed block keeps its input alone; while its gradient is taken one of them is whole again. Raising ``every``:
+    fewer blocks recomputed, more memory, less time.
+
+    Args:
+        blocks: N. ``block``: bytes of one whole block; ``entry``: bytes of its input.
+        every: k; blocks 0, k, 2k, … are recomputed.
+
+    Source: Chen et al. 2016, sec. 4.1, with one block a segment.
+
+    >>> [kept_bytes(4, 34.0, 2.0, every=k) for k in (1, 2, 4)]
+    [42.0, 106.0, 138.0]
+    """
+    if blocks < 1 or every < 1:
+        raise ValueError(f"blocks and every must be at least 1, got {blocks} and {every}; 1 recomputes every block")
+    again = ceil(blocks / every)
+    return again * entry + (blocks - again) * block + block
+
+
 def activation_bytes(
     shape: Shape,
     *,
@@ -73,12 +95,8 @@ def activation_bytes(
 ) -> float:
     r"""Bytes that the trunk keeps for the backward pass of ``rows`` sequences.
 
-    Without recomputing, tokens × layers × block. ``recompute_every=k``: every k-th block keeps its input alone,
-
-    .. math:: tokens \cdot (\lceil N/k \rceil \cdot e\,d + (N - \lceil N/k \rceil) \cdot block \; [+ \; block]),
-
-    and one such block is whole again while its gradient is taken (``peak``). Raising k: fewer blocks recomputed, more
-    memory, less time.
+    Without recomputing, tokens × layers × block; else tokens × `kept_bytes`. With ``peak=False`` the block that is
+    whole again in the backward pass is left out: what is there when the forward ends.
 
     Args:
         rows, length: of the micro-batch.
@@ -86,18 +104,20 @@ def activation_bytes(
         layers: on this device; all of them if left out.
         tensor: T of tensor parallelism; what each rank keeps whole (norms, residual) is not divided.
 
-    Source: Chen et al. 2016, sec. 4.1, with one block a segment; Korthikanti et al. 2022, sec. 4.2 for T.
+    Source: Korthikanti et al. 2022, sec. 4.2, for T.
     """
     if rows < 0 or length < 1 or tensor < 1 or (recompute_every is not None and recompute_every < 1):
         got = f"rows {rows}, length {length}, tensor {tensor}, recompute_every {recompute_every}"
         raise ValueError(f"rows must be at least 0, the others at least 1, got {got}; None recomputes nothing")
     blocks, tokens = layers if layers is not None else shape.layers, rows * length
     one = block_bytes(shape, length=length, precision=precision, tensor=tensor)
-    again = ceil(blocks / recompute_every) if recompute_every else 0
-    kept = again * size_of(precision) * shape.width + (blocks - again) * one
+    kept = blocks * one
+    if recompute_every and blocks:
+        entry = size_of(precision) * shape.width
+        kept = kept_bytes(blocks, one, entry, every=recompute_every) - (0 if peak else one)
     norm = block_items(shape, length=length, precision=precision)[0].bytes / 2
     last = norm - size_of(precision) * shape.width  # of the final norm's result only the response goes on
-    return tokens * (kept + last + (one if again and peak else 0))
+    return tokens * (kept + last)
 
 
 def logits_bytes(shape: Shape, *, rows: int, steps: int, tensor: int = 1) -> float:
