@@ -30,7 +30,7 @@ class Point:
 
 POINTS = (
     Point("C1", "Advantages have mean 0 and deviation 1, and their scope is chosen: minibatch or rollout.",
-          "The step's length follows the reward's scale; in a small minibatch mean and deviation are noise.",
+          "With a mean above 0 every action is pushed up; in a small minibatch mean and deviation are noise.",
           ("advantage_mean", "advantage_std"),
           "Adam cancels a constant scale by itself; with groups of one answer there is no deviation."),
     Point("C2", "The value clip is wide in units of the return, or off.",
@@ -69,8 +69,8 @@ POINTS = (
           "The leash pulls to a policy that never was.",
           ("ref_kl_sum", "non_score_reward"),
           "β 0; control."),
-    Point("C11", "The entropy bonus is chosen with the reward's scale in mind, or left out.",
-          "Too large: the policy pays for dithering. Too small where rewards are rare: it commits too early.",
+    Point("C11", "The entropy bonus is small beside standardised advantages, or left out.",
+          "Too large: dithering pays. Too small where rewards are rare: the policy commits too early.",
           ("entropy", "distinct_2"),
           "RLHF: the KL to the reference already holds the entropy up."),
     Point("C12", "The norm of the gradient is limited, and logged before the limit.",

@@ -17,6 +17,7 @@ PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.
     "reinforce": "reinforce:reinforce_panel",
     "baselines": "baselines:baselines_panel",
     "gae": "gae:gae_panel",
+    "ablation": "ablation_panel:ablation_panel",
     "beta": "beta:beta_panel",
     "ribbon": "ribbon:ribbon_panel",
     "clipping": "clipping:clipping_panel",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Rows = Sequence[Mapping[str, Any]]
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 SEEN = {  # the signal that each switch is judged by in the table
-    "advantages as they are": "advantage_std", "value clip 0.2": "explained_variance",
+    "advantages as they are": "advantage_mean", "value clip 0.2": "explained_variance",
     "rewards as they are": "return_mean", "constant rate": "actor_rate", "λ 0": "advantage_std", "λ 1": "advantage_std",
     "1 epoch": "policy_kl_exact",
     "16 epochs": "policy_kl_exact", "quotient of probabilities": "not_finite", "entropy bonus 0.01": "entropy",
@@ -138,7 +138,7 @@ def text_figure(rows: Rows) -> Figure:
     """Language runs: held-out score of every seed and switch, and the lights, red where an identity is broken."""
     faults = [switch for switch in TEXT if switch.fault or switch.name in (BASE, "temperature 0.7")]
     figure, (left, right) = sheet(2, size=(9.6, 3.2))
-    figure.subplots_adjust(0.24, 0.17, 0.99, 0.86, 0.05)
+    figure.subplots_adjust(0.3, 0.1, 0.99, 0.86, 0.05)
     for place, switch in enumerate(faults):
         x = values(rows, "score", switch=switch.name)
         color = ORANGE if switch.fault else BLUE

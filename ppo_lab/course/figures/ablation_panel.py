@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENV, BLUE, ORANGE, GREY = "CartPole-v1", "#0072B2", "#D55E00", "#999999"
-MEASURES = {"mean over the run": "area", "last quarter": "final", "steps until 195": "reach"}
+SPEED = "steps until 195"
+MEASURES = {"mean over the run": "area", "last quarter": "final", SPEED: "reach"}
+MIDDLE = 5.2  # where the mean stands beside the seeds
 NAMES = tuple(switch.name for switch in CARTPOLE)
 
 
@@ -46,7 +48,8 @@ def facts(*, left: str, right: str, what: str, seeds: int) -> dict[str, Any]:
     return {
         "left_curves": curves(left, seeds), "right_curves": curves(right, seeds), "differences": some,
         "mean": center, "error": error, "all": mean(every), "told": side, "words": words,
-        "flipped": center * mean(every) < 0, "error_text": "none" if seeds == 1 else f"{error:.0f}",
+        "flipped": center * mean(every) < 0, "all_told": told(every),
+        "error_text": "none" if seeds == 1 else f"{error:.0f}",
     }  # fmt: skip
 
 
@@ -65,8 +68,8 @@ def build(figure: Figure) -> dict[str, Any]:
     (artists["dots"],) = beside.plot([], [], "o", color=GREY, ms=6)
     (artists["bar"],) = beside.plot([], [], color="black", lw=2.5)
     (artists["center"],) = beside.plot([], [], "D", color="black", ms=7)
-    beside.set(xlim=(-0.5, 4.5), xlabel="seed")
-    beside.set_xticks(range(5))
+    beside.set(xlim=(-0.5, 5.9), xlabel="seed")
+    beside.set_xticks([*range(5), MIDDLE], [*map(str, range(5)), "mean"])
     beside.set_title("orange − blue, paired", fontsize=10, loc="left")
     return artists
 
@@ -83,9 +86,9 @@ def draw(artists: Mapping[str, Any], found: Mapping[str, Any], settings: Mapping
         text.set_text(settings[side])
     differences = found["differences"]
     artists["dots"].set_data(range(len(differences)), differences)
-    artists["center"].set_data([2], [found["mean"]])
+    artists["center"].set_data([MIDDLE], [found["mean"]])
     reach = 3 * found["error"] if len(differences) > 1 else 0.0
-    artists["bar"].set_data([2, 2], [found["mean"] - reach, found["mean"] + reach])
+    artists["bar"].set_data([MIDDLE] * 2, [found["mean"] - reach, found["mean"] + reach])
     most = 1.15 * max(abs(found["mean"]) + reach, *map(abs, differences), 10.0)
     artists["beside"].set_ylim(-most, most)
 
@@ -110,6 +113,19 @@ def ablation_panel() -> Panel:
             "difference, all seeds": "{all:+.0f}",
         },
         alt="{right} less {left}, {what}, {seeds:.0f} seeds: {mean:+.0f} ({words}).",
-        missions=(),
+        missions=(
+            (
+                "one seed says the opposite of all five, by more than 30 points of return",
+                lambda f, s: s["seeds"] == 1 and s["what"] != SPEED and f["flipped"] and abs(f["mean"]) > 30,
+            ),
+            (
+                "two seeds tell a difference that five seeds no longer tell",
+                lambda f, s: s["seeds"] == 2 and f["told"] != 0 and f["all_told"] == 0,
+            ),
+            (
+                "five seeds, more than 60 points of return apart, and still no telling",
+                lambda f, s: s["seeds"] == 5 and s["what"] != SPEED and f["told"] == 0 and abs(f["mean"]) > 60,
+            ),
+        ),
         size=(8.2, 3.6),
     )
