@@ -38,6 +38,9 @@ CELLS: tuple[tuple[str, str, str], ...] = (  # id, tags, source; markdown where 
      "the mask, and in one place only. There is more than one way to write it; the check compares numbers and slopes."),
     ("your-turn", "part:exercise row:A6", EXERCISES["clipped_surrogate"].stub),
     ("your-turn-2", "", EXERCISES["clip_fraction"].stub),
+    ("your-turn-3-text", "", "And one to transfer: what would an objective look like that pulls a sample back towards "
+     "the band, when the clip would only have let it go?"),
+    ("your-turn-3", "", EXERCISES["rollback"].stub),
     ("experiment", "part:experiment row:A4 row:A13",
      "ends = [0.30, 0.31, 0.29, 0.30, 0.32] * 2\nmeasured = course.measure(ends, least=0.2, most=0.4)\n"
      'course.claim("A4.share", "About a third is silent.", measured)'),
