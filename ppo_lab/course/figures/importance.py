@@ -86,7 +86,7 @@ def facts(moved: float, length: float, samples: float, draw: float) -> dict[str,
 def build(figure: Figure) -> dict[str, Any]:
     """Left: the ratios. Right: the estimate, as samples come in."""
     left, right = figure.subplots(1, 2)
-    figure.subplots_adjust(0.08, 0.15, 0.985, 0.9, 0.2)
+    figure.subplots_adjust(0.04, 0.13, 0.985, 0.92, 0.16)
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
     artists: dict[str, Any] = {"left": left, "right": right}
@@ -97,6 +97,7 @@ def build(figure: Figure) -> dict[str, Any]:
     left.axvline(0, color=GREY, lw=0.8)
     left.set(xlim=(-4, 4), xlabel="ratio of an answer", ylabel="share")
     left.set_xticks([-4, -2, 0, 2, 4], ["10⁻⁴", "10⁻²", "1", "10²", "10⁴"])
+    left.set_yticks([])  # only the shape matters
     left.legend(frameon=False, fontsize=8, loc="upper left")
     artists["band"] = None
     (artists["truth"],) = right.plot([], [], "--", color=GREY, lw=1.5, label="exact")
@@ -140,8 +141,8 @@ def importance_panel() -> Panel:
     return Panel(
         "Old samples, new policy",
         controls=(
-            Slider("moved", "each step moved by", 0.2, 0.0, 1.5, 0.05),
-            Steps("length", "steps in an answer", 1, LENGTHS),
+            Slider("moved", "each step moved by", 0.3, 0.0, 1.5, 0.05),
+            Steps("length", "steps in an answer", 4, LENGTHS),
             Steps("samples", "answers", 256, SIZES),
             Steps("draw", "another batch", 0, tuple(range(5))),
         ),
@@ -173,4 +174,5 @@ def importance_panel() -> Panel:
                 lambda f, s: s["length"] <= 4 and f["left"] > 3 * f["left_exact"] and f["left_exact"] > 0.001,
             ),
         ),
+        size=(8.2, 4.2),
     )
