@@ -105,7 +105,8 @@ def accumulate(
     widest = torch.tensor([-math.inf, 0.0], dtype=torch.float64)
     for rows in rounds(len(part), world=learner.world, rank=learner.rank, micro=micro):
         empty = rows.start >= rows.stop  # an equal number of forwards on all ranks: look at row 0, count nothing
-        few = take(part, slice(0, 1) if empty else rows)
+        whole = (rows.start, rows.stop) == (0, len(part))
+        few = part if whole else take(part, slice(0, 1) if empty else rows)
         share = weight[:1] * 0 if empty else weight[rows]
         if empty:
             few = replace(few, mask=few.mask & False)

@@ -32,13 +32,17 @@ class EnvConfig(Config):
     autoreset: Literal["same_step", "next_step", "disabled"] = Field(
         "same_step", description="When an ended environment starts anew (vector: gymnasium); all three learn the same."
     )
-    time_limit: PositiveInt | None = Field(None, description="Steps after which an episode is cut; None: its own.")
+    time_limit: PositiveInt | None = Field(
+        None, description="Steps after which an episode is cut; None: its own. Lower: more cuts to bootstrap."
+    )
 
 
 class NetConfig(Config):
     """Actor and critic: perceptrons (Huang et al. 2022, 37 details, nos. 2 and 13)."""
 
-    hidden: tuple[PositiveInt, ...] = Field((64, 64), description="Widths of the hidden layers.", min_length=1)
+    hidden: tuple[PositiveInt, ...] = Field(
+        (64, 64), description="Widths of the hidden layers. More: finer policies, slower.", min_length=1
+    )
     activation: Literal["tanh", "relu"] = Field("tanh", description="Between the layers.")
     trunk: Literal["separate", "shared"] = Field(
         "separate", description="Own networks, or two heads on the actor's; then ppo.value_coef weighs in."
@@ -56,9 +60,13 @@ class NormalizeConfig(Config):
     """Running statistics of training; they travel in the checkpoint and stand still in an evaluation."""
 
     observation: bool = Field(False, description="Observations to mean 0 and deviation 1.")
-    observation_clip: PositiveFloat | None = Field(None, description="Bound on each number observed; 10 is usual.")
+    observation_clip: PositiveFloat | None = Field(
+        None, description="Bound on each number observed; 10 is usual. Lower: less is told apart."
+    )
     reward: bool = Field(False, description="Reward ÷ deviation of the discounted return so far.")
-    reward_clip: PositiveFloat | None = Field(None, description="Bound on a (scaled) reward; 10 is usual.")
+    reward_clip: PositiveFloat | None = Field(
+        None, description="Bound on a (scaled) reward; 10 is usual. Lower: rare pay counts less."
+    )
 
 
 class PenaltyConfig(Config):
@@ -76,8 +84,12 @@ class TrustRegionConfig(Config):
 
     delta: PositiveFloat = Field(0.01, description="Trust region, nats a step. Higher: bigger updates.")
     damping: NonNegativeFloat = Field(0.1, description="On the Fisher matrix's diagonal. Higher: shorter steps.")
-    iters: PositiveInt = Field(10, description="Conjugate-gradient steps.")
-    backtracks: PositiveInt = Field(10, description="Candidates of the line search, each half the last.")
+    iters: PositiveInt = Field(
+        10, description="Conjugate-gradient steps. Higher: nearer to the natural direction, slower."
+    )
+    backtracks: PositiveInt = Field(
+        10, description="Candidates of the line search, each half the last. More: rarely refused."
+    )
     adapt: Literal["fixed", "improvement"] = Field(
         "fixed", description="improvement: δ ×2 where the surrogate gained what its slope promised, ÷2 where not."
     )
@@ -86,14 +98,16 @@ class TrustRegionConfig(Config):
 class ScheduleConfig(Config):
     """What else moves in a run; None stands still. A target is reached, linearly, at the last step."""
 
-    clip: PositiveFloat | None = Field(None, description="Last ε; 0.1 calms the end.")
-    entropy_coef: NonNegativeFloat | None = Field(None, description="Last c2; 0.1 → 0.01 explores, then commits.")
+    clip: PositiveFloat | None = Field(None, description="Last ε. Lower: a calmer end; 0.1 is usual.")
+    entropy_coef: NonNegativeFloat | None = Field(
+        None, description="Last c2. Lower: commits at the end; 0.1 → 0.01 is usual."
+    )
     lam: float | None = Field(None, ge=0, le=1, description="Last λ. Lower: trusts the critic more and more.")
     clip_kl: PositiveFloat | None = Field(
-        None, description="Policy KL (exact, nats a step) that ε is steered to, down where the KL is above it."
+        None, description="Policy KL (exact, nats a step) that ε is steered to. Higher: a wider ε."
     )
     lam_spread: PositiveFloat | None = Field(
-        None, description="Deviation of the advantages above which λ is lowered, and raised again below it."
+        None, description="Deviation of the advantages above which λ falls, and rises again below. Higher: rarely."
     )
 
     @model_validator(mode="after")
@@ -108,10 +122,14 @@ class ScheduleConfig(Config):
 class ControlEvaluationConfig(Config):
     """Fresh environments, one episode each, greedy and sampled; nothing learns in them."""
 
-    every: PositiveInt = Field(10, description="Steps between evaluations; the last step always has one.")
+    every: PositiveInt = Field(
+        10, description="Updates between evaluations; the last one always has one. Higher: less time, fewer points."
+    )
     episodes: PositiveInt = Field(20, description="Episodes. More: a surer mean, more time.")
     sampled: bool = Field(False, description="Also with sampled actions, as in training; costs as much again.")
-    most_steps: PositiveInt = Field(10000, description="Where an episode that does not end is left.")
+    most_steps: PositiveInt = Field(
+        10000, description="Where an episode that does not end is left. Lower: cheaper, and long episodes look alike."
+    )
 
 
 class ControlConfig(Config):
@@ -123,12 +141,16 @@ class ControlConfig(Config):
     algorithm: Literal["ppo", "trpo"] = Field(
         "ppo", description="ppo: every ppo.objective; trpo: a natural step, then the critic by ppo's settings."
     )
-    total_steps: PositiveInt = Field(100_000, description="Steps of all environments together.")
+    total_steps: PositiveInt = Field(
+        100_000, description="Steps of all environments together. Higher: longer, and rates fall later."
+    )
     rollout: PositiveInt = Field(128, description="Steps of each environment between updates. Higher: less bias.")
     advantage: Literal["gae", "return"] = Field(
         "gae", description="What weighs an action: GAE, or the plain discounted return (REINFORCE without a baseline)."
     )
-    critic_warmup: NonNegativeInt = Field(0, description="First updates in which only the critic learns.")
+    critic_warmup: NonNegativeInt = Field(
+        0, description="First updates in which only the critic learns. Higher: surer first steps."
+    )
     threads: PositiveInt = Field(1, description="CPU threads; tiny networks run fastest on one.")
     net: NetConfig = NetConfig()
     normalize: NormalizeConfig = NormalizeConfig()

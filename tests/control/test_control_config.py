@@ -14,6 +14,8 @@ from ppo_lab.cli import app
 from ppo_lab.cli.loop import metric_line
 from ppo_lab.config import ConfigError, ControlConfig, RLHFConfig, build, difference, dump, load_config, parse_yaml
 from ppo_lab.config.base import override
+from ppo_lab.config.control import USUAL
+from ppo_lab.course.docs import settings as docs
 from ppo_lab.paths import config_names
 from ppo_lab.records import ControlMetrics
 
@@ -85,6 +87,12 @@ def test_an_environment_must_be_named():
 
 def test_every_field_says_what_it_does():
     assert [name for name, field in ControlConfig.leaves() if len(field.description or "") < 10] == []
+
+
+def test_every_number_setting_of_control_says_what_happens_as_it_changes():
+    own = {n: f for n, f in ControlConfig.leaves() if n.partition(".")[0] not in USUAL}
+    numbers = {n for n, f in own.items() if "integer" in docs.kind_of(f) or "number" in docs.kind_of(f)}
+    assert {n for n in numbers if docs.meaning(n, own[n].description or "")[1] == "–"} == set() and len(numbers) > 20
 
 
 def test_configs_of_two_worlds_are_not_compared():
