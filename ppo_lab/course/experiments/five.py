@@ -39,7 +39,7 @@ def draw(i: int) -> dict[str, float | int]:
 
     return {
         "actor_rate": log(3e-4, 1e-2), "critic_rate": log(5e-4, 1e-2), "gamma": one(0.98, 0.99),
-        "lam": one(0.8, 0.9, 0.95, 1.0), "entropy_coef": one(0.0, 0.01), "rollout": one(8, 16, 32, 64, 128),
+        "lam": one(0.8, 0.9, 0.95, 1.0), "entropy_coef": one(0.0, 0.01), "rollout": one(16, 32, 64, 128),
         "whole": one(32, 64, 128), "epochs": one(*EPOCHS), "size": one(*SIZES), "clip": one(0.1, 0.2, 0.3),
         "target": log(0.005, 0.03), "delta": log(0.003, 0.1),
     }  # fmt: skip
