@@ -7,6 +7,7 @@ suppressed tokens, so the rollout, the old, the new and the reference policy are
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ppo_lab.core.distributions import categorical_logp, entropy
 from ppo_lab.learners.collectives import most
+from ppo_lab.learners.sharding import checkpoint_sharded
 
 CHUNK_LOGITS = 1 << 22  # logits held at a time: 16 MiB in float32
 
@@ -81,6 +83,7 @@ def hidden_logprobs(
     *,
     temperature: float = 1.0,
     suppress: Tensor | None = None,
+    sharded: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of each token and entropy of each distribution, from hidden states.
 
@@ -91,6 +94,7 @@ def hidden_logprobs(
         hidden: ``(..., D)`` state from which the token is predicted.
         head: hidden state to logits, from `head_of`.
         tokens: ``(...)`` int64.
+        sharded: the output layer is under ZeRO-3; then chunks are recomputed in another way.
 
     Returns:
         ``(...)`` log-probs and ``(...)`` entropies, nats, float32 or better.
@@ -109,7 +113,8 @@ def hidden_logprobs(
     else:
         pairs = zip(flat.split(size) + spare, targets.split(size) + spare_targets, strict=True)
         saved = torch.is_grad_enabled() and hidden.requires_grad
-        done = [checkpoint(chunk, h, t, use_reentrant=False) if saved else chunk(h, t) for h, t in pairs]
+        again = checkpoint_sharded if sharded else partial(checkpoint, use_reentrant=False)
+        done = [again(chunk, h, t) if saved else chunk(h, t) for h, t in pairs]
         logp, nats = (torch.cat(parts) for parts in zip(*done, strict=True))
     return logp.reshape(tokens.shape), nats.reshape(tokens.shape)
 

@@ -17,7 +17,10 @@ def build_engine(model: nn.Module, settings: dict[str, Any], optimizer: torch.op
     """A DeepSpeed engine over the model; without an optimizer one that only shards (stage 3)."""
     import_deepspeed()
     import deepspeed
+    from deepspeed.accelerator import get_accelerator
 
+    if "fp16" in settings and not get_accelerator().is_fp16_supported():
+        raise ValueError("precision fp16 needs a device that computes in it, got this CPU; use precision: bf16")
     buffers = {name: b.clone() for name, b in model.named_buffers() if b.is_floating_point()}
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings, dist_init_required=False)
     for name, b in engine.module.named_buffers():

@@ -6,7 +6,7 @@ from typing import Any
 
 from ppo_lab.config.scale import LearnerConfig
 
-HALF = {"bf16": "bf16", "fp16": "fp16"}
+ALIGNED = 1024  # DeepSpeed asks for a bucket that divides evenly
 
 
 def deepspeed_settings(
@@ -45,7 +45,7 @@ def deepspeed_settings(
 
 
 def _zero(cfg: LearnerConfig, elements: int, *, frozen: bool) -> dict[str, Any]:
-    bucket = min(cfg.bucket, max(elements, 1))
+    bucket = -(-min(cfg.bucket, max(elements, 1)) // ALIGNED) * ALIGNED
     zero: dict[str, Any] = {
         "stage": cfg.stage,
         "contiguous_gradients": cfg.contiguous_gradients,

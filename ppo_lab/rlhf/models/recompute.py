@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from ppo_lab.learners.plain import evaluating
+from ppo_lab.learners.sharding import checkpoint_sharded, is_sharded
 
 from .build import blocks_of
 
@@ -55,4 +56,7 @@ def _recomputed(block: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     if not torch.is_grad_enabled() or any(kwargs.get(name) is not None for name in CACHES):
         return forward(block, *args, **kwargs)
-    return checkpoint(again, *args, use_reentrant=False, **kwargs)
+    if not is_sharded(block):
+        return checkpoint(again, *args, use_reentrant=False, **kwargs)
+    hidden, *rest = args
+    return checkpoint_sharded(lambda x: again(x, *rest, **kwargs), hidden)
