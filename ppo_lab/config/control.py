@@ -120,7 +120,8 @@ class ScheduleConfig(Config):
 
 
 class ControlEvaluationConfig(Config):
-    """Fresh environments, one episode each, greedy and sampled; nothing learns in them."""
+    """Fresh environments, one episode each; nothing learns in them. The best step is sought among those that have both
+    an evaluation and a checkpoint: make ``checkpoint.every`` a multiple of ``evaluation.every``."""
 
     every: PositiveInt = Field(
         10, description="Updates between evaluations; the last one always has one. Higher: less time, fewer points."

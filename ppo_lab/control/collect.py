@@ -90,9 +90,9 @@ class Collector:
         raw = np.where(flags["valid"], tape.stacked("reward"), 0.0)
         reward, episodes = self._rewards(raw, ended, flags["valid"]), self._episodes(raw, ended, flags)
         value, next_value = self._values(module, tape, ended)
-        ended[-1] = True
         if faults.active("limit_is_end"):
-            flags["terminated"] = ended
+            flags["terminated"] = ended.copy()
+        ended[-1] = True
         logp = self.actions.logp(tape.head, tape.action)
         action = tape.action
         if faults.active("clipped_action_stored"):
