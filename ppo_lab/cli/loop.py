@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ppo_lab.records import ControlMetrics, StepMetrics
 
 SHOWN_SAMPLES = 4
-BRAKING = b"\nFinishing this step, then writing a checkpoint. Ctrl-C again aborts at once.\n"
+BRAKING = (
+    b"\nStopping with a checkpoint: a language model after this step, a control run where its next one is due. "
+    b"Ctrl-C again aborts at once.\n"
+)
 
 
 def start(settings: RLHFConfig | ControlConfig, folder: Path, *, resume: bool) -> rlhf.Run | control.Run:
