@@ -50,26 +50,50 @@ def train_sft(
     started, losses, count = time.perf_counter(), [], 0
     model.eval()
     if cfg.steps:
-        rows = _rows(model, tokenizer, texts)
-        fill = pad_id(tokenizer)
-        trained = [p for p in model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=cfg.rate, betas=BETAS, weight_decay=cfg.weight_decay, fused=True)
+        step = Imitation(model, tokenizer, texts, cfg, seed=seed)
         model.train()
         with random_state("sft", seed):
-            for step, chosen in enumerate(_batches(len(rows), cfg, seed)):
-                rate = warmup_cosine(step + 1, total=cfg.steps + 1, warmup=max(1.0, WARMUP * cfg.steps))
-                for group in optimizer.param_groups:
-                    group["lr"] = cfg.rate * rate
-                tokens, attention = pad_rows([rows[i] for i in chosen], fill, side="right")
-                loss = token_loss(model, tokens, attention)
-                loss.backward()
-                nn.utils.clip_grad_norm_(trained, 1.0)
-                optimizer.step()
-                optimizer.zero_grad()
-                losses.append(loss.detach())
-                count += int(attention[:, 1:].sum())
+            for i in range(cfg.steps):
+                share = warmup_cosine(i + 1, total=cfg.steps + 1, warmup=max(1.0, WARMUP * cfg.steps))
+                losses.append(step(cfg.rate * share))
+        count = step.tokens
         model.eval()
     return _figures(losses, tokens=count, seconds=time.perf_counter() - started)
+
+
+class Imitation:
+    """Imitation one optimizer step at a time: ``step(rate)`` trains on the next batch and returns its loss before.
+
+    What `train_sft` calls with its schedule, and a learning-rate range test with a rising rate.
+
+    Args:
+        cfg: batch, weight decay, and ``steps``, the most that can be taken.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], cfg: SFTConfig, *,
+        seed: int,
+    ) -> None:  # fmt: skip
+        self.model, self.tokens = model, 0
+        self._rows, self._fill = _rows(model, tokenizer, texts), pad_id(tokenizer)
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(
+            self._trained, lr=cfg.rate, betas=BETAS, weight_decay=cfg.weight_decay, fused=True
+        )
+        self._batches = _batches(len(self._rows), cfg, seed)
+
+    def __call__(self, rate: float) -> Tensor:
+        """Mean nats a token of a fresh batch, after which one step at this rate was taken."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        tokens, attention = pad_rows([self._rows[i] for i in next(self._batches)], self._fill, side="right")
+        loss = token_loss(self.model, tokens, attention)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._trained, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self.tokens += int(attention[:, 1:].sum())
+        return loss.detach()
 
 
 def token_loss(model: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:

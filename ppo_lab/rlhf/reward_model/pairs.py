@@ -122,10 +122,10 @@ def _draw(
         score = _scores(label, asked, said, cfg).reshape(groups, cfg.answers)
         gap = torch.stack([score[:, i] - score[:, j] for i, j in sides], dim=-1)
         noise = torch.rand(gap.shape, generator=seeding.generator("labels", split, seed, number), dtype=torch.float64)
-        prefers_first = noise < (torch.sigmoid(gap / cfg.noise) if cfg.noise else (gap > 0).double())
+        first_wins = prefers_first(gap, noise=cfg.noise, uniform=noise)
         for row, column in (gap.abs() >= max(cfg.min_gap, SOME)).nonzero().tolist():
             first, second = (said[row * cfg.answers + side] for side in sides[column])
-            g, won = float(gap[row, column]), bool(prefers_first[row, column])
+            g, won = float(gap[row, column]), bool(first_wins[row, column])
             chosen, rejected, gain = (first, second, g) if won else (second, first, -g)
             prompt, group = asked[row * cfg.answers], number * n + row
             found.append(Pair(prompt=prompt, chosen=chosen, rejected=rejected, gap=gain, group=group))
@@ -135,6 +135,19 @@ def _draw(
         f"reward_model.min_gap must leave {n} {split} pairs, got {len(found)} after {ROUNDS} "
         f"rounds at {cfg.min_gap}; lower it, or give more and more different texts"
     )
+
+
+def prefers_first(gap: Tensor, *, noise: float, uniform: Tensor) -> Tensor:
+    r"""Whether a rater prefers the first answer, which has probability :math:`\sigma(gap / noise)`; the better without.
+
+    Args:
+        gap: by how much the first is better, any shape. noise: in units of the gap; raising it makes more labels wrong.
+        uniform: numbers in [0, 1), one a pair.
+
+    >>> prefers_first(torch.tensor([0.3, 0.3]), noise=0.3, uniform=torch.tensor([0.7, 0.8]))
+    tensor([ True, False])
+    """
+    return uniform < (torch.sigmoid(gap / noise) if noise else (gap > 0).double())
 
 
 def _from_texts(texts: list[str]) -> Answer:
