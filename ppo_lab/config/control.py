@@ -53,6 +53,10 @@ class NetConfig(Config):
     policy_gain: PositiveFloat = Field(
         0.01, description="Gain of the policy's last layer (orthogonal). Higher: less uniform at the start."
     )
+    target_decay: float | None = Field(
+        None, ge=0, lt=1, description="Advantages and targets from a critic that lags: V̄ ← d·V̄ + (1-d)·V after each "
+        "update; None: from the critic itself, as 0. Higher: steadier targets, staler.",
+    )  # fmt: skip
     log_std: float = Field(0.0, description="Initial log σ of a Gaussian policy, one for all states. Higher: bolder.")
 
 

@@ -154,14 +154,14 @@ class Collector:
     def _values(self, module: ActorCritic, tape: Tape, ended: np.ndarray) -> tuple[Tensor, Tensor]:
         """V of every step, and of what it led to; (T, N) each."""
         last = torch.from_numpy(self.normalizers.see(tape.steps[-1].final))
-        values = module.values(torch.cat([tape.seen, last[None]]))
+        values = module.judged(torch.cat([tape.seen, last[None]]))
         value, next_value = values[:-1], values[1:].clone()
         cut = [(t, step) for t, step in enumerate(tape.steps) if step.final is not step.obs and ended[t].any()]
         if cut:  # the column after shows the next episode's start
             where = [np.flatnonzero(ended[t]) for t, _ in cut]
             final = np.concatenate([step.final[n] for (_, step), n in zip(cut, where, strict=True)])
             times = np.concatenate([np.full(len(n), t) for (t, _), n in zip(cut, where, strict=True)])
-            next_value[times, np.concatenate(where)] = module.values(torch.from_numpy(self.normalizers.see(final)))
+            next_value[times, np.concatenate(where)] = module.judged(torch.from_numpy(self.normalizers.see(final)))
         return value, next_value
 
 

@@ -145,12 +145,16 @@ def actions_of(space: spaces.Space) -> Choices | Numbers:
 class ActorCritic(nn.Module):
     """Two perceptrons, or one with two heads; the trained module of a `Learner`.
 
+    With ``net.target_decay`` a copy of the critic lags behind it (with a shared trunk: of the value's head).
+
     Args:
         cfg: sizes, activation, initial weights.
         observed: numbers in one observation.
         actions: what the policy gives.
         draw: initial weights come from here.
     """
+
+    lagging: Tensor  # (D,) the lagging critic's parameters end to end
 
     def __init__(self, cfg: NetConfig, observed: int, actions: Choices | Numbers, draw: torch.Generator):
         super().__init__()
@@ -161,6 +165,9 @@ class ActorCritic(nn.Module):
         self.critic = nn.Identity() if self.shared else _body(cfg, widths, draw)
         self.value = _layer(cfg, widths[-1], 1, 1.0, draw)
         self.log_std = nn.Parameter(torch.full((actions.outputs,), cfg.log_std)) if actions.gaussian else None
+        self.decay = cfg.target_decay
+        if self.decay is not None:  # a buffer travels in the checkpoint
+            self.register_buffer("lagging", nn.utils.parameters_to_vector(self._critic().values()).detach().clone())
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Head and value of each observation: (..., O) -> (..., H), (...)."""
@@ -175,6 +182,25 @@ class ActorCritic(nn.Module):
     def values(self, obs: Tensor) -> Tensor:
         """The critic's part alone: (..., O) -> (...)."""
         return self.value(self.trunk(obs) if self.shared else self.critic(obs))[..., 0]
+
+    def judged(self, obs: Tensor) -> Tensor:
+        """What advantages and targets are made from: the lagging critic where there is one, else the critic itself."""
+        if self.decay is None:
+            return self.values(obs)
+        mine, parts = self._critic(), {}
+        for (name, p), piece in zip(mine.items(), self.lagging.split([p.numel() for p in mine.values()]), strict=True):
+            parts[name] = piece.view_as(p)
+        return torch.func.functional_call(self, parts, (obs,))[1]
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """After an update: the lagging critic comes a little nearer, V̄ ← d·V̄ + (1-d)·V."""
+        if self.decay is not None:
+            now = nn.utils.parameters_to_vector(self._critic().values())
+            self.lagging.mul_(self.decay).add_(now, alpha=1 - self.decay)
+
+    def _critic(self) -> dict[str, nn.Parameter]:
+        return dict(self.parameter_groups()["critic"])
 
     def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:
         """The policy's, with a shared trunk; and the critic's."""

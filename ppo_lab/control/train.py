@@ -96,6 +96,8 @@ class Run:
             clock.lap("score")
             # 5 epochs of bounded steps, or one natural step inside the trust region
             update, natural = self._improve(batch, ppo, actor_rate, rate)
+            with learner.whole() as module:
+                module.follow()  # type: ignore[operator]
             # 6 how far the policy has moved sets the next β, ε, λ, δ
             kl, spread = policy_kl(learner, batch, self.actions), float(batch.advantage.std(correction=0))
             knobs = self.knobs

@@ -114,6 +114,29 @@ def test_a_warming_critic_leaves_the_policy_alone(tmp_path):
     assert not torch.equal(made.learner.module.value.weight, value)
 
 
+def test_a_lagging_critic_follows_by_its_decay_and_resumes(tmp_path):
+    made = run(tmp_path / "run", "net.target_decay=0.75")
+    critic = [p for _, p in made.learner.module.parameter_groups()["critic"]]
+    lagging = torch.nn.utils.parameters_to_vector(critic).detach().clone()
+    for _ in made:
+        lagging = 0.75 * lagging + 0.25 * torch.nn.utils.parameters_to_vector(critic).detach()
+        torch.testing.assert_close(made.learner.module.lagging, lagging, rtol=0, atol=1e-6)
+    steps = iter(run(tmp_path / "cut", "net.target_decay=0.75"))
+    for _ in range(3):
+        next(steps)
+    list(run(tmp_path / "cut", "net.target_decay=0.75", resume=True))
+    assert log_of(tmp_path / "cut") == log_of(made.folder) and same(tmp_path / "cut", made.folder)
+
+
+def test_a_critic_that_lags_by_nothing_is_the_critic(tmp_path):
+    for name, changes in (("none", ()), ("zero", ("net.target_decay=0",))):
+        list(run(tmp_path / name, *changes))
+    none, zero = log_of(tmp_path / "none"), log_of(tmp_path / "zero")
+    for a, b in zip(none, zero, strict=True):
+        assert a["value_mean"] == pytest.approx(b["value_mean"], abs=1e-5)
+        assert a["policy_loss"] == pytest.approx(b["policy_loss"], abs=1e-5)
+
+
 @pytest.mark.parametrize("vector", ["native", "loop", "gymnasium"])
 def test_reset_rows_teach_nothing(tmp_path, vector):
     made = run(tmp_path / vector, f"env.vector={vector}", "env.autoreset=next_step", "rollout=64", "total_steps=256")

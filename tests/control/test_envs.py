@@ -51,7 +51,7 @@ def collected(envs, steps: int, critic):
     actions = actions_of(envs.action_space)
     cfg = config()
     module = ActorCritic(cfg.net, 2, actions, seeding.generator(0, "weights"))
-    module.values = critic
+    module.judged = critic
     collector = Collector(envs, actions, Normalizers(cfg.normalize, (2,), 0.99))
     collector.reset(0)
     noise = actions.noise(steps, envs.count, draw=seeding.generator(1, "act"))
