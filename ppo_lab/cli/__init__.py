@@ -51,20 +51,24 @@ def train(
     """
     from ppo_lab.cli.loop import drive, listen, resume_command, start
     from ppo_lab.config import load_config
+    from ppo_lab.learners import processes
+    from ppo_lab.learners.watchdog import watched
 
     changes = overrides or []
     with plain_errors():
         settings = load_config(config, changes)
         place = folder or RUNS / settings.name
-        expect_run(place, wanted=resume)
+        if processes.first():  # which begins the folder, so that the others may find one
+            expect_run(place, wanted=resume)
         again = resume_command(config, changes, place)
     listen()
     try:
-        with plain_errors():
+        with plain_errors(), watched():
             run = start(settings, place, resume=resume)
         with plain_errors(place):
             try:
-                stopped = drive(run, settings.steps)
+                with watched():
+                    stopped = drive(run, settings.steps)
             finally:
                 run.close()
     except KeyboardInterrupt:
@@ -72,7 +76,9 @@ def train(
         raise typer.Exit(130) from None
     if stopped:
         out.print(f"Stopped at step {run.step} of {settings.steps}, checkpoint written. Go on with:\n  {again}")
+        processes.leave()
         raise typer.Exit(130)
+    processes.leave()
     out.print(f"Done: {run.step} steps. Look at the run with:\n  ppo-lab dashboard {shlex.quote(str(place))}")
 
 
@@ -93,7 +99,9 @@ def sample(
         from ppo_lab.rlhf import Run
 
         listen(aside, logging.WARNING)
-        trained = Run(load_config(folder / "config.yaml", world=RLHFConfig), folder=folder, resume=True)
+        config = load_config(folder / "config.yaml", world=RLHFConfig)
+        alone = config.learner.model_copy(update={"kind": "zero" if config.precision == "fp16" else "plain"})
+        trained = Run(config.model_copy(update={"learner": alone}), folder=folder, resume=True)
         for prompt, answer in zip(prompts, trained.generate(prompts), strict=True):
             out.print(f"{prompt} … {answer}")
 

@@ -63,7 +63,7 @@ class Brake:
     """The first Ctrl-C (or SIGTERM) lets the step finish and a checkpoint be written; the second aborts at once."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
-        self.stop, self.pulled = stop, False
+        self.stop, self.pulled, self.first = stop, False, 0
         self.before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def __enter__(self) -> Brake:
@@ -77,9 +77,11 @@ class Brake:
 
     def pull(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
-        if self.pulled:
+        if self.pulled and (number == self.first or "RANK" not in os.environ):
             raise KeyboardInterrupt
-        self.pulled = True
+        if self.pulled:  # torchrun passes Ctrl-C on as SIGTERM, after the terminal gave it to every rank
+            return
+        self.pulled, self.first = True, number
         self.stop()
         os.write(2, BRAKING)  # print is not safe here: the signal may have come in the middle of one
 

@@ -14,7 +14,9 @@ import typer
 from rich.console import Console
 
 RUNS = Path("runs")
-PLAIN: dict[str, Any] = dict(highlight=False, markup=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+RANK = os.environ.get("RANK", "0")  # of several processes, as every launcher says; only the first one talks
+WHO = "" if RANK == "0" else f"rank {RANK}: "
+PLAIN: dict[str, Any] = dict(highlight=False, markup=False, soft_wrap=True, quiet=RANK != "0")
 out, aside = Console(**PLAIN), Console(**PLAIN, stderr=True)
 
 
@@ -32,7 +34,8 @@ def plain_errors(folder: Path | None = None) -> Iterator[None]:
     except expected as error:
         if os.environ.get("PPO_LAB_TRACEBACK"):
             raise
-        typer.echo("\n".join([f"error: {error or type(error).__name__}", *getattr(error, "__notes__", ())]), err=True)
+        said = f"{WHO}error: {error or type(error).__name__}"
+        typer.echo("\n".join([said, *getattr(error, "__notes__", ())]), err=True)
         if folder is None:
             raise typer.Exit(2) from None
         keep_traceback(folder)
@@ -42,8 +45,9 @@ def plain_errors(folder: Path | None = None) -> Iterator[None]:
 def keep_traceback(folder: Path) -> None:
     """Write the traceback of the error being handled into the run's folder, or show it where that fails."""
     try:
-        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        typer.echo(f"The traceback is in {folder / 'error.txt'}", err=True)
+        path = folder / ("error.txt" if RANK == "0" else f"error.rank{RANK}.txt")
+        path.write_text(traceback.format_exc(), encoding="utf-8")
+        typer.echo(f"{WHO}The traceback is in {path}", err=True)
     except OSError:  # a full disk is one of the errors that lead here
         traceback.print_exc()
 

@@ -5,6 +5,7 @@
 `ddp`         several processes, each with everything
 `zero`        several processes, each with its shard: DeepSpeed
 `processes`   entering and leaving the group of processes
+`sharding`    what code apart from DeepSpeed must do otherwise where weights are sharded
 `watchdog`    a stuck or dead process becomes a named error
 `groups`      which parameters are the actor's, and which the critic's
 `collectives` what processes tell each other, the same for every learner

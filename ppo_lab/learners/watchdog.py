@@ -12,7 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from types import FrameType, TracebackType
@@ -72,8 +73,7 @@ def verdict(
     if all(report.still > patience for report in active.values()):
         places = ", ".join(f"rank {rank} in {report.where}" for rank, report in active.items())
         ended = "".join(f"; rank {rank} has ended" for rank, report in reports.items() if report.end == "done")
-        who = f"{len(active)} ranks have" if 1 < len(active) < len(reports) else "no rank has"
-        return f"{who} not moved for {patience:g} s: {places}{ended}".replace("no rank has not", "no rank has")
+        return f"no rank has moved for {patience:g} s: {places}{ended}"
     return None
 
 
@@ -137,6 +137,8 @@ class Watchdog:
                 self._ask()
                 self.lost = 0
             except Exception:  # the book is kept by rank 0
+                if self.reports[0].end == "done":
+                    return
                 self.lost += 1
                 if self.lost > GRACE:
                     self._finish("rank 0 has died or was cut off: it does not answer")
@@ -193,6 +195,23 @@ def tell(error: BaseException) -> None:
     """Let the other ranks know that this one ends with an error."""
     if RUNNING:
         RUNNING[0].close(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """What fails inside is told to the other ranks, and named where one of them is to blame.
+
+    Raises:
+        RankError: in place of a broken connection.
+    """
+    try:
+        yield
+    except BaseException as error:
+        named = explained(error)
+        tell(error)
+        if named is not error:
+            raise named from error
+        raise
 
 
 def _telling(before: Any) -> Any:

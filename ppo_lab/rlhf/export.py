@@ -13,6 +13,7 @@ from torch import Tensor
 from ppo_lab import checkpoint
 from ppo_lab.config import ConfigError, RLHFConfig, load_config
 
+from .models.adapters import add_adapters, merge_adapters
 from .models.build import load_policy, load_tokenizer, save_model
 
 POLICY = "model.policy."
@@ -21,7 +22,8 @@ POLICY = "model.policy."
 def export(run_folder: str | Path, target: str | Path, *, step: int | None = None) -> dict[str, Any]:
     """Write the policy of a run to ``target`` so that any Hugging Face tool loads it.
 
-    The weights come from a checkpoint (the newest, or ``step``) laid over the model the run started from. Then the
+    The weights come from a checkpoint (the newest, or ``step``) of any learner, laid over the model the run started
+    from; adapters are merged into the layers under them. Then the
     folder is read back: no tensor may be empty, the bytes must be those of the parameters, the logits equal.
 
     Returns:
@@ -40,9 +42,13 @@ def export(run_folder: str | Path, target: str | Path, *, step: int | None = Non
     if where is None:
         raise ConfigError(f"RUN must hold a checkpoint, got none in {folder}; let it train, or resume it")
     tensors, state = checkpoint.load(where)
-    base = base_of(folder, load_config(folder / "config.yaml", world=RLHFConfig))
+    config = load_config(folder / "config.yaml", world=RLHFConfig)
+    base = base_of(folder, config)
     policy, tokenizer = load_policy(base), load_tokenizer(base)
+    if config.policy.lora.rank:
+        add_adapters(policy, config.policy.lora, seed=0)  # all of them are overwritten
     lay_over(policy, tensors)
+    merge_adapters(policy)
     _write(target, policy, tokenizer)
     return {"step": state["step"], **verify(policy, target)}
 

@@ -7,15 +7,15 @@ suppressed tokens, so the rollout, the old, the new and the reference policy are
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from ppo_lab.core.distributions import categorical_logp, entropy
-from ppo_lab.learners.collectives import most
-from ppo_lab.learners.sharding import checkpoint_sharded
+from ppo_lab.learners.sharding import is_sharded
 
 CHUNK_LOGITS = 1 << 22  # logits held at a time: 16 MiB in float32
 
@@ -55,8 +55,24 @@ def token_logprobs(
     return categorical_logp(tempered(logits, temperature=temperature, suppress=suppress), tokens)
 
 
-def head_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Hidden state to logits, with the scale or soft cap that the architecture applies after its output layer.
+class Head:
+    """Hidden state to logits: the output layer, and the scale or soft cap that the architecture applies after it."""
+
+    def __init__(self, output: nn.Module, *, scale: float = 1.0, cap: float | None = None):
+        self.output, self.scale, self.cap = output, scale, cap
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Logits ``(..., V)`` of hidden states ``(..., D)``."""
+        return self.finish(self.output(hidden))
+
+    def finish(self, logits: Tensor) -> Tensor:
+        """What comes after the output layer."""
+        logits = logits if self.scale == 1.0 else logits * self.scale
+        return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
+
+
+def head_of(model: nn.Module) -> Head:
+    """The head of a causal language model.
 
     Raises:
         ValueError: the model has no output embeddings, so it is no language model.
@@ -66,14 +82,7 @@ def head_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
         raise ValueError(f"policy must be a causal language model, got {type(model).__name__} without an output layer")
     config = model.config
     scale = getattr(config, "logit_scale", None) or 1.0 / (getattr(config, "logits_scaling", None) or 1.0)
-    cap = getattr(config, "final_logit_softcapping", None)
-
-    def head(hidden: Tensor) -> Tensor:
-        logits = output(hidden)
-        logits = logits if scale == 1.0 else logits * scale
-        return logits if cap is None else torch.tanh(logits / cap) * cap
-
-    return head
+    return Head(output, scale=scale, cap=getattr(config, "final_logit_softcapping", None))
 
 
 def hidden_logprobs(
@@ -83,7 +92,6 @@ def hidden_logprobs(
     *,
     temperature: float = 1.0,
     suppress: Tensor | None = None,
-    sharded: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of each token and entropy of each distribution, from hidden states.
 
@@ -94,29 +102,79 @@ def hidden_logprobs(
         hidden: ``(..., D)`` state from which the token is predicted.
         head: hidden state to logits, from `head_of`.
         tokens: ``(...)`` int64.
-        sharded: the output layer is under ZeRO-3; then chunks are recomputed in another way.
 
     Returns:
         ``(...)`` log-probs and ``(...)`` entropies, nats, float32 or better.
     """
     flat, targets = hidden.reshape(-1, hidden.shape[-1]), tokens.reshape(-1)
 
-    def chunk(rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logits = tempered(head(rows), temperature=temperature, suppress=suppress)
+    def judge(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        logits = tempered(logits, temperature=temperature, suppress=suppress)
         return categorical_logp(logits, wanted), entropy(logits)
 
+    def chunk(rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        return judge(head(rows), wanted)
+
     size = max(1, CHUNK_LOGITS // vocabulary(head, flat))
-    chunks, largest = -(-len(flat) // size), most(len(flat))  # every rank calls the output layer equally often
-    spare, spare_targets = ((x[:0],) * (-(-largest // size) - chunks) for x in (flat, targets))
-    if largest <= size:
+    if isinstance(head, Head) and is_sharded(head.output):
+        logp, nats = _in_one_call(head, flat, targets, judge, size)
+    elif len(flat) <= size:
         logp, nats = chunk(flat, targets)
     else:
-        pairs = zip(flat.split(size) + spare, targets.split(size) + spare_targets, strict=True)
+        pairs = zip(flat.split(size), targets.split(size), strict=True)
         saved = torch.is_grad_enabled() and hidden.requires_grad
-        again = checkpoint_sharded if sharded else partial(checkpoint, use_reentrant=False)
-        done = [again(chunk, h, t) if saved else chunk(h, t) for h, t in pairs]
+        done = [checkpoint(chunk, h, t, use_reentrant=False) if saved else chunk(h, t) for h, t in pairs]
         logp, nats = (torch.cat(parts) for parts in zip(*done, strict=True))
     return logp.reshape(tokens.shape), nats.reshape(tokens.shape)
+
+
+Judge = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class _Chunked(torch.autograd.Function):
+    """The chunks as one step of the graph, so that the weight has one gradient and is asked for once each way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, judge: Judge, size: int
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(hidden, weight, bias, targets)
+        ctx.judge, ctx.size = judge, size
+        parts = [judge(functional.linear(h, weight, bias), t)
+                 for h, t in zip(hidden.split(size), targets.split(size), strict=True)]  # fmt: skip
+        logp, nats = (torch.cat(x) for x in zip(*parts, strict=True))
+        return logp, nats
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        hidden, weight, bias, targets = ctx.saved_tensors
+        size, asked = ctx.size, ctx.needs_input_grad[:3]
+        sums: list[Tensor | None] = [None, None, None]
+        pieces = []
+        for h, t, *g in zip(*(x.split(size) for x in (hidden, targets, *gradients)), strict=True):
+            with torch.enable_grad():
+                leaves: list[Any] = [None if x is None else x.detach().requires_grad_() for x in (h, weight, bias)]
+                said = ctx.judge(functional.linear(*leaves), t)
+            wanted = [i for i in range(3) if asked[i]]
+            found = torch.autograd.grad(said, [leaves[i] for i in wanted], g)
+            for i, x in zip(wanted, found, strict=True):
+                if i == 0:
+                    pieces.append(x)
+                else:
+                    sums[i] = x if sums[i] is None else sums[i].add_(x)  # type: ignore[union-attr]
+        return torch.cat(pieces) if pieces else None, sums[1], sums[2], None, None, None
+
+
+def _in_one_call(head: Head, flat: Tensor, targets: Tensor, judge: Judge, size: int) -> tuple[Tensor, Tensor]:
+    """All chunks inside one call of the output layer: its hooks gather the weights once, on every rank alike."""
+    output: Any = head.output
+    output.forward = lambda hidden: _Chunked.apply(
+        hidden, output.weight, output.bias, targets, lambda logits, t: judge(head.finish(logits), t), size
+    )
+    try:
+        return output(flat)  # type: ignore[no-any-return]
+    finally:
+        del output.forward
 
 
 def vocabulary(head: Callable[[Tensor], Tensor], flat: Tensor) -> int:

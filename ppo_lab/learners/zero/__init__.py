@@ -99,8 +99,10 @@ class ZeroLearner:
         return {"optimizer_steps": self.optimizer_steps, "skipped_steps": self.skipped_steps}
 
     def held(self) -> dict[str, tuple[int, int]]:
-        """Elements of weights on this rank and in all, of ``trained`` and each frozen model."""
-        return {name: shards.held_elements(m) for name, m in ({"trained": self.module} | self.frozen).items()}
+        """Elements on this rank and in all: weights, ``trained`` and of each frozen model; a moment, ``optimizer``."""
+        held = {name: shards.held_elements(m) for name, m in ({"trained": self.module} | self.frozen).items()}
+        mine = sum(flat.numel() for flat in shards.flats_of(self.engine.optimizer))
+        return held | {"optimizer": (mine, sum(shards.whole_size(p).numel() for p in self.parameters.values()))}
 
     def forward(self, **inputs: Any) -> Any:
         """The trained module's answer, with gradients, dropout off. Every rank calls it equally often."""

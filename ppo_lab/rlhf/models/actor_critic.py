@@ -15,7 +15,6 @@ from torch.nn import functional
 from ppo_lab import faults
 from ppo_lab.core.kl import categorical_kl
 from ppo_lab.learners.groups import actor_and_critic
-from ppo_lab.learners.sharding import is_sharded
 
 from ..generate import positions
 from ..logprobs import head_of, hidden_logprobs, tempered
@@ -123,7 +122,7 @@ class ActorCritic(nn.Module):
                 logits = tempered(head(states), temperature=temperature, suppress=suppress)
                 out["ref_kl"] = categorical_kl(logits, reference)
             out["logp"], out["entropy"] = hidden_logprobs(
-                states, head, response, temperature=temperature, suppress=suppress, sharded=is_sharded(self)
+                states, head, response, temperature=temperature, suppress=suppress
             )
         if self.critic is not None:
             states = response_states(self.critic, tokens, attention, steps)
