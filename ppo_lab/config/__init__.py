@@ -7,13 +7,13 @@ from typing import TypeVar, overload
 
 from ppo_lab.paths import find_config
 
-from .base import Config, ConfigError, build, difference, dump, parse_yaml, read
+from .base import Config, ConfigError, build, diff_view, difference, dump, parse_yaml, read
 from .control import ControlConfig
 from .language import RLHFConfig
 from .ppo import OptimizerConfig, PPOConfig
 
 __all__ = ["Config", "ConfigError", "ControlConfig", "OptimizerConfig", "PPOConfig", "RLHFConfig", "build",
-           "difference", "dump", "load_config", "parse_yaml"]  # fmt: skip
+           "diff_view", "difference", "dump", "load_config", "parse_yaml"]  # fmt: skip
 Overrides = list[str] | tuple[str, ...]
 RunConfig = TypeVar("RunConfig", RLHFConfig, ControlConfig)
 

@@ -131,6 +131,23 @@ def difference(a: Config, b: Config) -> list[tuple[str, Any, Any]]:
     return found
 
 
+def diff_view(a: Config, b: Config) -> str:
+    """`difference` as a text: one setting a line, what it is in each config, both under their names.
+
+    >>> class Sketch(Config):
+    ...     name: str = "x"
+    ...     rate: float = 0.1
+    >>> print(diff_view(Sketch(name="slow"), Sketch(name="fast", rate=1.0)))
+    setting  slow  fast
+    rate     0.1   1.0
+    """
+    heads = [str(getattr(config, "name", kind)) for config, kind in ((a, "a"), (b, "b"))]
+    rows = [(name, str(x), str(y)) for name, x, y in difference(a, b) if name != "name"]
+    table = [("setting", *heads), *rows]
+    wide = [max(len(row[i]) for row in table) for i in (0, 1)]
+    return "\n".join(f"{name:<{wide[0]}}  {x:<{wide[1]}}  {y}" for name, x, y in table)
+
+
 def dump(config: Config) -> str:
     """The complete config as YAML, defaults included; reading it back gives an equal config."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)

@@ -12,7 +12,17 @@ from typer.testing import CliRunner
 
 from ppo_lab.cli import app
 from ppo_lab.cli.loop import metric_line
-from ppo_lab.config import ConfigError, ControlConfig, RLHFConfig, build, difference, dump, load_config, parse_yaml
+from ppo_lab.config import (
+    ConfigError,
+    ControlConfig,
+    RLHFConfig,
+    build,
+    diff_view,
+    difference,
+    dump,
+    load_config,
+    parse_yaml,
+)
 from ppo_lab.config.base import override
 from ppo_lab.config.control import USUAL
 from ppo_lab.course.docs import settings as docs
@@ -93,6 +103,12 @@ def test_every_number_setting_of_control_says_what_happens_as_it_changes():
     own = {n: f for n, f in ControlConfig.leaves() if n.partition(".")[0] not in USUAL}
     numbers = {n for n, f in own.items() if "integer" in docs.kind_of(f) or "number" in docs.kind_of(f)}
     assert {n for n in numbers if docs.meaning(n, own[n].description or "")[1] == "–"} == set() and len(numbers) > 20
+
+
+def test_a_preset_shows_what_it_changes():
+    lines = diff_view(load_config("control/cartpole"), load_config("control/cartpole_37")).splitlines()
+    assert lines[0].split() == ["setting", "cartpole", "cartpole_37"]
+    assert {line.split()[0]: line.split()[1:] for line in lines}["ppo.value_clip"] == ["None", "0.2"]
 
 
 def test_configs_of_two_worlds_are_not_compared():
