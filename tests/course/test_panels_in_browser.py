@@ -155,6 +155,7 @@ def test_dark_light_wide_and_narrow(shown: Any) -> None:
         ink = facts.evaluate("e => getComputedStyle(e).color")
         assert min(int(part) for part in ink[ink.index("(") + 1 : -1].split(",")[:3]) > 150, ink
         assert image.bounding_box()["x"] > facts.bounding_box()["x"] + 100
+    page.wait_for_timeout(800)  # a picture just exchanged is blank until it is decoded
     page.screenshot(path=SCREENS / f"{page.name}_panels_dark.png")
     page.set_viewport_size(NARROW)
     page.wait_for_timeout(1200)
