@@ -68,8 +68,10 @@ WRITTEN: frozenset[str] = frozenset({
     "03_importance_sampling",
     "04_clipping",
     "05_gae",
+    "06_ppo",
     "08_language_as_mdp",
     "10_four_model_rlhf",
+    "16_memory_and_parallelism",
 })
 
 NOTEBOOKS: dict[str, Notebook] = {

@@ -54,7 +54,7 @@ def objective_figure(rows: Rows) -> Figure:
     """Mean return of every variant, 95 % intervals and seeds; and how much better the critic fits what it has seen."""
     variants = [*dict.fromkeys(row["variant"] for row in rows)]
     figure, (left, right) = sheet(2, size=(9.6, 0.27 * len(variants) + 0.9))
-    figure.subplots_adjust(0.17, 0.14, 0.99, 0.92, 0.08)
+    figure.subplots_adjust(0.17, 0.07, 0.99, 0.94, 0.08)
     for place, variant in enumerate(variants):
         returns = column(rows, "return", variant=variant)
         gap = [row["fit"] - row["fresh"] for row in rows if row["variant"] == variant]
