@@ -67,7 +67,7 @@ def test_what_can_be_told_comes_out_three_ways() -> None:
 def test_effects_are_drawn_in_their_colours() -> None:
     rows = control_rows()
     left, right = ablation.effects_figure(rows).axes
-    names = [label.get_text().split("  ")[1] for label in left.get_yticklabels()]
+    names = [label.get_text().split("  ")[-1] for label in left.get_yticklabels()]
     assert names == [s.name for s in CARTPOLE if s.name != BASE]
     for ax, key in ((left, "area"), (right, "final")):
         for place, name in enumerate(names):
@@ -97,7 +97,7 @@ def test_tables_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 def test_lights_are_red_where_an_identity_is_broken() -> None:
     rows = text_rows()
     left, right = ablation.text_figure(rows).axes
-    names = [label.get_text().split("  ")[1] for label in left.get_yticklabels()]
+    names = [label.get_text().split("  ")[-1] for label in left.get_yticklabels()]
     red = {(round(p.get_y() + 0.4), round(p.get_x() + 0.46)) for p in right.patches
            if same_color(p.get_facecolor(), ORANGE)}  # fmt: skip
     assert len(right.patches) == len(names) * len(LIGHTS)

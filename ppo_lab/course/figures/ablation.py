@@ -90,7 +90,7 @@ def effects_figure(rows: Rows, env: str = "CartPole-v1") -> Figure:
 
 
 def _label(switch: Switch) -> str:
-    return f"{switch.point}  {switch.name}"
+    return switch.name if switch.name == BASE else f"{switch.point}  {switch.name}"
 
 
 def summary(rows: Rows, env: str | None = "CartPole-v1", key: str = "area") -> list[tuple[str, str, str, str, str]]:
