@@ -139,3 +139,18 @@ LANGUAGE = (
            "π_ref exp(R/β), normalised: what RLHF would reach in the limit", "", "",
            "exact.optimum.optimal_logp"),
 )  # fmt: skip
+
+SCALE = (
+    Symbol("Ψ", "number of weights", "参数量", "numbers of a model; in half precision 2 bytes each", "",
+           "", "scale.memory.shape.Shape.parameters"),
+    Symbol("K", "optimizer bytes", "优化器字节数", "bytes that Adam keeps a weight: 12 with a float32 copy, else 8", "",
+           "bytes", "scale.memory.zero.zero_bytes"),
+    Symbol("D", "data-parallel ranks", "数据并行度", "ranks that hold different rows; ZeRO divides over them", "", "",
+           "scale.memory.setup.Setup.data"),
+    Symbol("T_p", "tensor-parallel ranks", "张量并行度", "ranks that share each matrix of a block", "", "",
+           "scale.memory.setup.Setup"),
+    Symbol("P", "pipeline stages", "流水线级数", "ranks that hold different blocks, one after the other", "", "",
+           "scale.memory.setup.bubble"),
+    Symbol("M", "micro-batches", "微批次数", "forwards of one optimizer step on a rank", "", "",
+           "scale.memory.setup.Setup.accumulation"),
+)  # fmt: skip

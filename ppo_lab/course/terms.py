@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY, Symbol
+from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY, SCALE, Symbol
 from ppo_lab.course.html import Card, details, show, table
 
-SYMBOLS: dict[str, Symbol] = {entry.key: entry for entry in CONTROL + PROBABILITY + LANGUAGE}
+SYMBOLS: dict[str, Symbol] = {entry.key: entry for entry in CONTROL + PROBABILITY + LANGUAGE + SCALE}
 HEAD = ("symbol", "name", "meaning", "shape", "unit", "in code", "中文")
 
 

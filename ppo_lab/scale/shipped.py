@@ -98,7 +98,7 @@ def zero_files() -> dict[str, dict[str, Any]]:
     from ppo_lab.learners.zero.settings import deepspeed_settings
 
     large = LearnerConfig(kind="zero", persistence_threshold=1_000_000)
-    kinds = {
+    kinds: dict[str, tuple[str, dict[str, Any]]] = {
         "zero1.json": ("fp16", {"stage": 1}),
         "zero2.json": ("bf16", {"stage": 2, "overlap": True}),
         "zero3.json": ("bf16", {}),

@@ -146,9 +146,9 @@ def test_every_symbol_leads_to_the_package() -> None:
 
 
 def test_symbols_are_written_once() -> None:
-    from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY
+    from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY, SCALE
 
-    assert len(SYMBOLS) == len(CONTROL + LANGUAGE + PROBABILITY) > 45
+    assert len(SYMBOLS) == len(CONTROL + LANGUAGE + PROBABILITY + SCALE) > 45
     assert len({entry.chinese for entry in SYMBOLS.values()}) == len(SYMBOLS)
 
 

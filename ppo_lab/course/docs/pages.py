@@ -10,7 +10,7 @@ from ppo_lab.course.catalogue import KINDS, NOTEBOOKS, PATHS
 from ppo_lab.course.claims import claims_in
 from ppo_lab.course.docs.markdown import book_of, code, linked, shown_in, table
 from ppo_lab.course.exercises import EXERCISES, Exercise, kill_matrix
-from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY, Symbol
+from ppo_lab.course.glossary import CONTROL, LANGUAGE, PROBABILITY, SCALE, Symbol
 
 TOPICS = {
     "A": "policy gradients and PPO", "B": "RLHF", "C": "details of implementations", "D": "diagnoses of a training log",
@@ -68,7 +68,7 @@ def spans(rows: Iterable[str]) -> str:
 
 def glossary(root: Path) -> str:
     """Every symbol in English and Chinese."""
-    parts = {"Acting and credit": CONTROL, "Probability": PROBABILITY, "Language": LANGUAGE}
+    parts = {"Acting and credit": CONTROL, "Probability": PROBABILITY, "Language": LANGUAGE, "Scale": SCALE}
     sections = "\n\n".join(f"## {title}\n\n{symbols_table(entries)}" for title, entries in parts.items())
     return f"""\
 # Glossary

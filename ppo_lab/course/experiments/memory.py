@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ppo_lab import rlhf, seeding
+from ppo_lab.config.ppo import PPOConfig
+from ppo_lab.records import StepBatch
 from ppo_lab.rlhf.assess import arguments, inputs_of
 from ppo_lab.rlhf.models.recompute import recompute_blocks
+from ppo_lab.scale.alarm import alarm
+from ppo_lab.scale.leak import process_bytes
 from ppo_lab.scale.memory import Setup, activation_bytes, plan, shape_of
 from ppo_lab.scale.memory.measure import flops, learner_bytes, saved_bytes
+from ppo_lab.update import Assess, ppo_update
 
 FAMILIES = ("Llama", "Llama, grouped queries", "GPT-2")
 EVERY = (None, 4, 2, 1)
@@ -133,6 +139,28 @@ def four_models(run: rlhf.Run, rows: int = 8) -> dict[str, dict[str, float]]:
     scorer = next(m for m in (judge, *judge.modules()) if hasattr(m, "config"))
     setup = Setup(policy=shape_of(policy), other=shape_of(scorer), devices=1, stage=0, precision="fp32", rows=rows)
     return {"planned": plan(setup).lasting, "held": {name: float(x) for name, x in held.items()}}
+
+
+def ring(
+    learner: Any, batch: StepBatch, assess: Assess, cfg: PPOConfig, *, row: int, by: float, **more: Any
+) -> list[str]:
+    """One update on a batch in which one answer's advantage is ``by`` times what it was; what the alarm says."""
+    advantage = batch.advantage.clone()
+    advantage[row] *= by
+    spoiled = replace(batch, advantage=advantage)
+    update = ppo_update(learner, spoiled, assess, cfg, seed=0)
+    return alarm(update, learner, spoiled, assess, cfg, **more)
+
+
+def leaky(learner: Any, batch: StepBatch, assess: Assess, cfg: PPOConfig, *, steps: int, leak: bool) -> list[int]:
+    """Bytes of the process after each of so many updates. The leak is one line: a loss is kept with its graph."""
+    kept, readings = [], []
+    for step in range(steps):
+        ppo_update(learner, batch, assess, cfg, seed=step)
+        if leak:
+            kept.append(assess(learner, batch.inputs).logp.mean())  # float(...) would have kept a number
+        readings.append(process_bytes())
+    return readings
 
 
 def timed(seed: int, every: int | None) -> float:
