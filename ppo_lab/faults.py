@@ -120,6 +120,13 @@ ALL = (
         "ref_kl_sum is off 0 at step 1, by a little: the leash pulls to a policy that never was",
         "07_what_matters",
     ),
+    Fault(
+        "score_in_the_last_column",
+        "a reward model's score is read in the last column of the batch, where shorter texts are padded",
+        "the same text scores differently beside longer ones than alone; held-out accuracy of a good model hardly "
+        "falls, one trained like that hardly learns",
+        "09_sft_and_reward_model",
+    ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}
 _planted: ContextVar[frozenset[str]] = ContextVar("planted", default=frozenset())

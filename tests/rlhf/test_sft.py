@@ -8,7 +8,7 @@ import torch
 from ppo_lab.config import ConfigError
 from ppo_lab.config.language import PolicyConfig, SFTConfig
 from ppo_lab.rlhf.models.build import build_policy
-from ppo_lab.rlhf.sft import token_loss, train_sft
+from ppo_lab.rlhf.sft import Imitation, token_loss, train_sft
 from ppo_lab.rlhf.tokens import encode_texts, pad_id, pad_rows, word_tokenizer
 
 TEXTS = ["a b c", "a b d e f a", "c", "f e d c b a f e"]
@@ -120,3 +120,19 @@ def test_no_steps_leave_the_model_and_bad_corpora_are_named():
         ConfigError, match="policy.context must hold every text with its EOS, 42 tokens in text 1, got 32"
     ):
         train_sft(model, tokenizer, ["a", "a " * 40], SFTConfig(steps=1), seed=0)
+
+
+def test_one_step_at_a_time_is_the_same_training():
+    """`train_sft` with its schedule written out; at rate 0 nothing moves."""
+    cfg = SFTConfig(steps=3, batch=2, rate=1e-2)
+    whole, tokenizer = parts()
+    figures = train_sft(whole, tokenizer, TEXTS, cfg, seed=0)
+    model, _ = parts()
+    model.train()
+    step = Imitation(model, tokenizer, TEXTS, cfg, seed=0)
+    losses = [float(step(1e-2 * share)) for share in (1.0, 0.75, 0.25)]  # half a cosine from 1 at 4 to 0
+    assert losses == pytest.approx(figures["loss"], abs=1e-6) and step.tokens == figures["tokens"]
+    assert all(map(torch.equal, model.parameters(), whole.parameters()))
+    still, before = Imitation(model, tokenizer, TEXTS, cfg, seed=0), [p.clone() for p in model.parameters()]
+    still(0.0)
+    assert all(map(torch.equal, model.parameters(), before))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ppo_lab import faults
 from ppo_lab.core.masking import last_step
 from ppo_lab.learners.plain import evaluating
 
@@ -43,6 +44,8 @@ class ScoreReader(nn.Module):
         states = trunk(  # type: ignore[operator]
             input_ids=tokens, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False
         ).last_hidden_state
+        if faults.active("score_in_the_last_column"):
+            return score(states[:, -1])[:, 0].float()  # type: ignore[operator]
         return score(states[last_step(attention)])[:, 0].float()  # type: ignore[operator]
 
 
