@@ -17,6 +17,7 @@ def main(way: str) -> None:
     dog = Watchdog.start(patience=4.0, hint="resume with --resume")
     assert dog is not None
     collectives.total(1)
+    print("joined", flush=True)
     with watched():
         if way == "once":  # rank 0 works for longer than anybody's patience
             assert collectives.once(lambda: working(7.0)) == "worked"

@@ -72,15 +72,17 @@ MEANT = ("once", "busy")
 @pytest.fixture(scope="module")
 def ended() -> Iterator[dict[str, list[subprocess.Popen[str]]]]:
     """Every way at once: most of them wait. Rank 0 of each has ended by itself, within a minute."""
-    started, begun = {way: start(way) for way in (*NAMED, *MEANT)}, time.monotonic()
+    started = {way: start(way) for way in (*NAMED, *MEANT)}
     try:
+        assert all((ranks[0].stdout or sys.stdin).readline() == "joined\n" for ranks in started.values())
+        begun = time.monotonic()
         for ranks in started.values():
             ranks[0].wait(timeout=max(1.0, 60 + begun - time.monotonic()))
         yield started
     finally:
         for process in (process for ranks in started.values() for process in ranks):
             process.kill()
-            process.communicate()
+            process.wait()
 
 
 @pytest.mark.distributed
