@@ -82,7 +82,7 @@ def build(figure: Figure) -> dict[str, Any]:
     (line,) = right.plot([], [], color="#D55E00", lw=2)
     (dot,) = right.plot([], [], "o", color="#D55E00", ms=9)
     limit = right.axhline(0, color="black", ls="--", lw=1.2)
-    name = right.text(60, 0, "what fits", ha="right", va="top", fontsize=8)
+    name = right.text(3.9, 0, "what fits", va="top", fontsize=8)
     return {"left": left, "bars": bars, "budget": budget, "line": line, "dot": dot, "limit": limit, "name": name}
 
 
@@ -100,7 +100,7 @@ def draw(artists: Mapping[str, Any], found: Mapping[str, Any], settings: Mapping
     artists["line"].set_data(DEVICES, found["over_devices"])
     artists["dot"].set_data([settings["devices"]], [found["peak"]])
     artists["limit"].set_ydata([found["budget"]] * 2)
-    artists["name"].set_position((66, 0.92 * found["budget"]))
+    artists["name"].set_position((3.9, 0.92 * found["budget"]))
 
 
 def _on(found: Mapping[str, Any], settings: Mapping[str, Any], models: tuple[str, ...], most: int) -> bool:
