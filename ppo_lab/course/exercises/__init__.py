@@ -31,6 +31,7 @@ from ppo_lab.course.exercises import (
     tool_mask,
     transfer,
     update,
+    whole_loss,
 )
 from ppo_lab.course.exercises.exercise import Case, Exercise, Mutant
 from ppo_lab.course.exercises.judge import Verdict, examine, obeyed, same
@@ -45,7 +46,7 @@ EXERCISES: dict[str, Exercise] = {
         sampling.LOG_RATIO, sampling.SAMPLE_SIZE, sampling.K3, sequence_ess.SEQUENCE_ESS,
         clipping.CLIPPED_SURROGATE, clipping.CLIP_FRACTION, rollback.ROLLBACK, advantages.TD_ERRORS,
         advantages.GAE, endings.VALUE_AHEAD, endings.GAE_TICKS,
-        loop.MINIBATCHES, loop.CLIPPED_VALUE_LOSS, loop.PPO_TOTAL_LOSS, squashed.SQUASHED_LOGP,
+        loop.MINIBATCHES, loop.CLIPPED_VALUE_LOSS, whole_loss.PPO_TOTAL_LOSS, squashed.SQUASHED_LOGP,
         matters.DEEPEST_FALL, matters.MINIBATCH_ADVANTAGES, middle_mean.MIDDLE_MEAN,
         language.ANSWER_LOGPS, language.RESPONSE_MASK, language.KL_REWARDS, tool_mask.TOOL_MASK,
         preferences.KAPPA, preferences.PREFERENCE_LOSS, preferences.LAST_TOKEN_SCORE, ranking.RANKING_LOSS,
