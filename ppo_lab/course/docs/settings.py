@@ -105,8 +105,8 @@ def default(field: Any) -> str:
 def kind_of(field: Any) -> str:
     """Type and bounds in words.
 
-    >>> kind_of(RLHFConfig.model_fields["threads"]), kind_of(RLHFConfig.model_fields["precision"])
-    ('integer > 0', 'no, bf16')
+    >>> kind_of(RLHFConfig.model_fields["threads"]), kind_of(ControlConfig.model_fields["algorithm"])
+    ('integer > 0', 'ppo, trpo')
     """
     return described(field.annotation, bounds(field.metadata))
 
