@@ -1,4 +1,4 @@
-"""Curves in a few numbers: normalised, smoothed, binned; a fall is one from the best so far, and only after learning."""
+"""Curves in a few numbers: normalised, smoothed, binned; a fall is one from the best so far, after learning."""
 
 from __future__ import annotations
 
