@@ -127,6 +127,13 @@ ALL = (
         "falls, one trained like that hardly learns",
         "09_sft_and_reward_model",
     ),
+    Fault(
+        "whitened_per_rank",
+        "each rank standardises the advantages of its own rows, with its own mean and deviation",
+        "nothing in one log looks odd; the same run on another number of ranks has another policy_loss and "
+        "gradient_norm from its first step on",
+        "17_zero3_multi_gpu",
+    ),
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in ALL}
 _planted: ContextVar[frozenset[str]] = ContextVar("planted", default=frozenset())

@@ -33,6 +33,7 @@ from ppo_lab.core.objectives import (
 from ppo_lab.core.values import clipped_value_error, value_clip_fraction, value_error
 from ppo_lab.learners import Learner
 from ppo_lab.learners.collectives import rounds
+from ppo_lab.learners.collectives import share as share_of
 from ppo_lab.records import HISTOGRAM_EDGES, Assessment, StepBatch, UpdateMetrics, take
 
 Assess = Callable[[Learner, Any], Assessment]
@@ -74,7 +75,7 @@ def ppo_update(
         Means over every valid step looked at, in all minibatches of all epochs.
     """
     if cfg.standardize == "rollout":
-        batch = replace(batch, advantage=standardize(batch.advantage, batch.mask))
+        batch = replace(batch, advantage=standardized(batch, learner.world))
     tally, policy_on = Tally(), actor > 0
     for epoch in range(cfg.epochs):
         order = seeding.permutation(len(batch), seed, "minibatches", epoch)
@@ -86,6 +87,14 @@ def ppo_update(
             norm = learner.step(actor=actor if policy_on else 0.0, critic=critic)
             tally.add(sums, bins, widest, norm, moved=policy_on)
     return tally.metrics(cfg, leash)
+
+
+def standardized(batch: StepBatch, world: int) -> Tensor:
+    """Advantages with one mean and deviation over the valid steps of all ranks."""
+    if not faults.active("whitened_per_rank"):
+        return standardize(batch.advantage, batch.mask)
+    shares = [share_of(len(batch), rank, world) for rank in range(world)]
+    return torch.cat([standardize(batch.advantage[rows], batch.mask[rows]) for rows in shares])
 
 
 def accumulate(

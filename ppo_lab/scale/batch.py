@@ -35,3 +35,23 @@ def averaged_weights(mask: Tensor, *, micro_batch: int) -> Tensor:
     check_bool(mask=mask)
     parts = mask.split(micro_batch)
     return torch.cat([part / (part.sum().clamp_min(1) * len(parts)) for part in parts])
+
+
+def pooled_moments(count: Tensor, total: Tensor, square: Tensor) -> Tensor:
+    r"""Mean and deviation over all ranks, :math:`\mu = \sum_r s_r / \sum_r n_r`, :math:`\sigma^2 = \sum_r q_r /
+    \sum_r n_r - \mu^2`, from three sums a rank.
+
+    Sums can be added over ranks; means and deviations cannot. A rank without values adds nothing.
+
+    Args:
+        count, total, square: ``(W,)``, each rank's number of values, their sum and the sum of their squares.
+
+    Returns:
+        ``(2,)``: mean and deviation (over N, not N - 1).
+
+    >>> pooled_moments(torch.tensor([2.0, 1.0]), torch.tensor([2.0, 4.0]), torch.tensor([2.0, 16.0]))
+    tensor([2.0000, 1.4142])
+    """
+    n = count.sum()
+    mean = total.sum() / n
+    return torch.stack([mean, (square.sum() / n - mean.square()).clamp_min(0).sqrt()])

@@ -20,6 +20,7 @@ from ppo_lab.course.exercises import (
     middle_mean,
     preferences,
     ranking,
+    ranks,
     reinforce,
     rlhf,
     rollback,
@@ -53,6 +54,7 @@ EXERCISES: dict[str, Exercise] = {
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
         memory.BYTES_PER_DEVICE, memory.PIPELINE_WAIT, memory.RECOMPUTED_BYTES, segments.SEGMENT_BYTES,
+        ranks.RANK_MOMENTS, ranks.LOSS_FACTOR,
     )
 }  # fmt: skip
 
