@@ -16,6 +16,7 @@ from . import shards
 def build_engine(model: nn.Module, settings: dict[str, Any], optimizer: torch.optim.Optimizer | None) -> Any:
     """A DeepSpeed engine over the model; without an optimizer one that only shards (stage 3)."""
     import_deepspeed()
+    os.environ.setdefault("LOCAL_RANK", "0")  # DeepSpeed asks for it, also where no launcher was
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ppo_lab.config.scale import LearnerConfig
 
-ALIGNED = 1024  # DeepSpeed asks for a bucket that divides evenly
+ALIGNED = 256  # elements; DeepSpeed asks for a bucket that divides evenly
 
 
 def deepspeed_settings(
