@@ -119,7 +119,7 @@ def trained_by(update: Update, seed: int = 0, settings: Sequence[str] = ("total_
 def swung(seed: int, planted: str = "", settings: Sequence[str] = ()) -> list[dict[str, Any]]:
     """One run of a Gaussian policy on Pendulum, a row an update; with a fault of `ppo_lab.faults` or without."""
     with tempfile.TemporaryDirectory() as folder, faults.planted(planted) if planted else nullcontext():
-        run = Run(_config("control/pendulum", *settings, f"seed={seed}"), folder=folder)
+        run = Run(_config("control/pendulum", "total_steps=64000", *settings, f"seed={seed}"), folder=folder)
         rows = [
             {"seed": seed, "planted": planted, "env_steps": step.env_steps, "return": step.episode_return,
              "action_std": step.action_std, "final": step.evaluation and step.evaluation.eval_return}
