@@ -69,6 +69,7 @@ WRITTEN: frozenset[str] = frozenset({
     "04_clipping",
     "05_gae",
     "06_ppo",
+    "07_what_matters",
     "08_language_as_mdp",
     "10_four_model_rlhf",
     "16_memory_and_parallelism",
