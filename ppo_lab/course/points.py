@@ -23,8 +23,8 @@ class Point:
     notebook: str = "07_what_matters"
 
     @property
-    def planned(self) -> bool:
-        """Whether its notebook is another one, which may not exist yet."""
+    def elsewhere(self) -> bool:
+        """Whether it has a notebook of its own."""
         return self.notebook != "07_what_matters"
 
 
@@ -107,7 +107,7 @@ def lines(ids: Sequence[str] = ()) -> list[tuple[str, str, str, str, str]]:
         raise ValueError(f"points are C1 to C16, got {', '.join(sorted(unknown))}; fix the id")
     chosen = [point for point in POINTS if not ids or point.id in ids]
     return [
-        (p.id, p.check, p.fails, ", ".join(p.signals) + (f" (notebook {p.notebook[:2]}, planned)" if p.planned else ""),
+        (p.id, p.check, p.fails, ", ".join(p.signals) + (f" (notebook {p.notebook[:2]})" if p.elsewhere else ""),
          p.ends)
         for p in chosen
     ]  # fmt: skip

@@ -16,18 +16,18 @@ def test_sixteen_points_with_signals_of_the_registry() -> None:
     assert {name for p in points.POINTS for name in p.signals} <= {*REGISTRY}
     for p in points.POINTS:
         assert p.id in notebook(p.notebook).rows and all(text.endswith(".") for text in (p.check, p.fails, p.ends))
-    assert [p.id for p in points.POINTS if p.planned] == ["C15", "C16"]
+    assert [p.id for p in points.POINTS if p.elsewhere] == ["C15", "C16"]
 
 
 def test_every_point_of_the_notebook_is_turned() -> None:
     turned = {switch.point for switch in (*CARTPOLE, *PENDULUM, *TEXT)}
-    assert {p.id for p in points.POINTS if not p.planned} <= turned
+    assert {p.id for p in points.POINTS if not p.elsewhere} <= turned
 
 
-def test_the_table_says_what_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_what_is_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     points.check_list()
     said = capsys.readouterr().out
-    assert said.startswith("The 16-point check\nC1 ") and said.count("planned") == 2
+    assert said.startswith("The 16-point check\nC1 ") and said.count("(notebook ") == 2
     points.check_list("C4", "C9")
     assert "The 2-point check\nC4 " in capsys.readouterr().out
     with pytest.raises(ValueError, match="C1 to C16, got C99"):
