@@ -71,8 +71,10 @@ WRITTEN: frozenset[str] = frozenset({
     "06_ppo",
     "07_what_matters",
     "08_language_as_mdp",
+    "09_sft_and_reward_model",
     "10_four_model_rlhf",
     "16_memory_and_parallelism",
+    "17_zero3_multi_gpu",
 })
 
 NOTEBOOKS: dict[str, Notebook] = {

@@ -63,11 +63,12 @@ def split_figure(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     start = 0.0
     for (name, (_, high)), grey in zip(QUOTED.items(), GREYS, strict=True):
         axes.barh(len(runs), high, 0.6, left=start, color=grey)
-        axes.text(start + high / 2, len(runs), name, ha="center", va="center", fontsize=8,
-                  color="white" if grey < "#80" else "black", rotation=0 if high > 10 else 90)  # fmt: skip
+        wide = high > 10  # else the name stands beside its bar
+        axes.text(start + (high / 2 if wide else high + 1), len(runs), name, ha="center" if wide else "left",
+                  va="center", fontsize=8, color="white" if grey < "#80" else "black")  # fmt: skip
         start += high
     axes.axvline(100, color="black", ls="--", lw=1)
-    axes.set(xlabel="% of a step", yticks=range(len(runs) + 1), yticklabels=[*runs, "quoted, at most"])
+    axes.set(xlabel="% of a step", xlim=(0, 122), yticks=range(len(runs) + 1), yticklabels=[*runs, "quoted, at most"])
     axes.invert_yaxis()
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return figure
