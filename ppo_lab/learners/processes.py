@@ -12,7 +12,9 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
+MEETING = timedelta(minutes=5)  # until all processes are there
 LONGEST = timedelta(hours=24)  # a rank may train a reward model while the others wait; the watchdog sees who is alive
 
 
@@ -57,7 +59,9 @@ def join(kind: str) -> None:
     if launched() == 1:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=LONGEST)
     else:
-        dist.init_process_group(backend, timeout=LONGEST)
+        store, rank, world = next(rendezvous("env://", timeout=MEETING))
+        named = dist.PrefixStore("ppo_lab", store)
+        dist.init_process_group(backend, store=named, rank=rank, world_size=world, timeout=LONGEST)
 
 
 def leave() -> None:

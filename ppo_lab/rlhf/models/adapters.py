@@ -28,13 +28,17 @@ def add_adapters(model: nn.Module, cfg: LoRAConfig, *, seed: int, field: str = "
     Raises:
         ConfigError: peft is not installed, or no layer has such a name.
     """
+    from transformers.pytorch_utils import Conv1D
+
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise ConfigError(f"{field}.rank {cfg.rank} needs peft ({error}); pip install 'ppo_lab[scale]'") from error
     targets = list(cfg.targets) or linear_names(model)
-    settings = LoraConfig(r=cfg.rank, lora_alpha=cfg.alpha,  # type: ignore[arg-type]
-                          target_modules=targets, lora_dropout=0.0, bias="none")
+    settings = LoraConfig(
+        r=cfg.rank, lora_alpha=cfg.alpha, target_modules=targets, lora_dropout=0.0, bias="none",  # type: ignore[arg-type]
+        fan_in_fan_out=any(isinstance(part, Conv1D) for part in model.modules()),
+    )  # fmt: skip
     model.requires_grad_(False)
     try:
         with random_state("adapters", seed):
@@ -45,7 +49,7 @@ def add_adapters(model: nn.Module, cfg: LoRAConfig, *, seed: int, field: str = "
 
 def linear_names(model: nn.Module) -> list[str]:
     """Last names of all linear layers of the trunk (transformers' Conv1D counts); the output layer is left alone."""
-    from transformers.pytorch_utils import Conv1D
+    from transformers.pytorch_utils import Conv1D  # what GPT-2 has for linear layers, its weight the other way round
 
     trunk = model.base_model
     kinds = (nn.Linear, Conv1D)

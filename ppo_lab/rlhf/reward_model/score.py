@@ -69,7 +69,8 @@ def score_texts(
         ValueError: an empty text, or one longer than the tokenizer's model allows.
     """
     rows = encode_texts(tokenizer, texts, close=True) if texts else []
-    _check_lengths(rows, tokenizer.model_max_length)
+    if rows:
+        _check_lengths(rows, tokenizer.model_max_length)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     scores = torch.empty(len(rows))
     with _asking(ask) as read:
