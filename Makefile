@@ -91,8 +91,9 @@ notebooks: setup
 docs: setup
 	$(PY) -m ppo_lab.course.docs
 
+# A run that is there already is put aside, never removed.
 demo: setup
-	rm -rf $(RUN)
+	@test ! -e $(RUN) || { aside=$(RUN)_$$(date +%Y%m%d_%H%M%S); mv $(RUN) $$aside; echo "Put aside: $$aside"; }
 	$(BIN)/ppo-lab train rlhf/demo --folder $(RUN)
 	$(BIN)/ppo-lab dashboard $(RUN)
 

@@ -28,6 +28,13 @@ FREE = {"reward_model.allow_weak_reward_model", "reward_model.threshold", "rewar
 FREE_SECTION = "learner."  # all of these, nor do they: beyond rounding
 
 
+def begun(folder: Path) -> bool:
+    """Whether a folder holds anything of a run that could be lost; a start that failed leaves its config.yaml alone."""
+    return (folder / "config.yaml").is_file() and any(
+        (folder / name).exists() for name in (*LOGS, "baseline.json", "models", "checkpoints")
+    )
+
+
 class LogError(RuntimeError):
     """A line of the log could not be written; what was written before stands."""
 
@@ -64,7 +71,7 @@ class Logbook:
         saved = folder / "config.yaml"
         if resume and not saved.exists():
             raise ConfigError(f"folder must hold a run to resume, got {folder} without config.yaml; leave out --resume")
-        if not resume and saved.exists():
+        if not resume and begun(folder):
             raise ConfigError(
                 f"folder must be new, got {folder}, which holds a run; add --resume to go on with it, choose another "
                 "--folder, or delete it"

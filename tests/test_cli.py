@@ -173,7 +173,7 @@ def test_help(call, command: str) -> None:
 
 
 def test_only_what_is_built_is_shown(call) -> None:
-    for later in ("compare", "doctor", "plan", "new", "tune"):
+    for later in ("compare", "doctor", "new", "tune"):
         assert later not in call("--help").stdout.split() and call(later).exit_code == 2
 
 
@@ -220,14 +220,14 @@ def test_the_first_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Pa
 
 
 def test_the_second_ctrl_c_aborts_at_once(tmp_path: Path) -> None:
-    process = start_training(tmp_path, pause=3.0)
+    process = start_training(tmp_path, pause=20.0)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     assert process.stderr.readline() + process.stderr.readline() == BRAKING.decode()
     pressed = time.monotonic()
     process.send_signal(signal.SIGINT)
     said, errors = process.communicate(timeout=60)
-    assert time.monotonic() - pressed < 2.5, "waited for the step to end"
+    assert time.monotonic() - pressed < 15, "waited for the step to end"
     assert process.returncode == 130 and "Aborted" in said and "Traceback" not in errors
     assert not (tmp_path / "runs" / "mine" / "checkpoints").exists()
 
@@ -277,5 +277,7 @@ def test_expect_run(tmp_path: Path) -> None:
         expect_run(tmp_path, wanted=True)
     (tmp_path / "config.yaml").touch()
     expect_run(tmp_path, wanted=True)
+    expect_run(tmp_path, wanted=False)  # all that a start which failed leaves behind
+    (tmp_path / "metrics.jsonl").touch()
     with pytest.raises(ValueError, match="already holds a run"):
         expect_run(tmp_path, wanted=False)

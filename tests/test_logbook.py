@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from ppo_lab import checkpoint, metrics
 from ppo_lab.config import ConfigError, RLHFConfig, build
-from ppo_lab.logbook import Logbook, LogError
+from ppo_lab.logbook import Logbook, LogError, begun
 
 CONFIG = build(RLHFConfig, {})
 
@@ -21,6 +22,19 @@ def book(folder, *, resume=False, config=CONFIG, trackers=()):
 
 def save(it, step):
     it.save(step, {"w": torch.full((2,), float(step))}, {"beta": 0.1})
+
+
+
+def test_a_start_that_failed_may_be_tried_again(tmp_path: Path) -> None:
+    """Only config.yaml is there: nothing can be lost. A line of metrics, or models that were trained, are a run."""
+    (tmp_path / "config.yaml").write_text("name: x\n", encoding="utf-8")
+    assert not begun(tmp_path)
+    for name in ("models", "checkpoints"):
+        (tmp_path / name).mkdir()
+        assert begun(tmp_path)
+        (tmp_path / name).rmdir()
+    (tmp_path / "metrics.jsonl").touch()
+    assert begun(tmp_path)
 
 
 def test_resume_cuts_the_logs_back_to_the_checkpoint_and_drops_a_torn_line(tmp_path):

@@ -160,9 +160,12 @@ def test_make_test_fails_as_a_part_fails(checkout: Path, broken: str) -> None:
 
 def test_demo_starts_afresh_and_ends_in_a_report(checkout: Path) -> None:
     (checkout / "runs" / "demo").mkdir(parents=True)
+    (checkout / "runs" / "demo" / "kept").touch()
     plant(checkout, **{"ppo-lab": 'test -d runs/demo && echo "left over"; echo "did $*"'})
     done = make(checkout, "demo")
     assert "left over" not in done.stdout
+    (aside,) = (checkout / "runs").glob("demo_*")
+    assert (aside / "kept").is_file() and f"Put aside: runs/{aside.name}" in done.stdout
     assert done.stdout.index("did train rlhf/demo --folder runs/demo") < done.stdout.index("did dashboard runs/demo")
 
 

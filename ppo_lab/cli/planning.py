@@ -37,7 +37,10 @@ def plan(
     tensor: Annotated[int | None, typer.Option(metavar="T", show_default="1")] = None,
     pipeline: Annotated[int | None, typer.Option(metavar="P", show_default="1")] = None,
 ) -> None:
-    """Say what four models need on each device, whether it fits, and what to change first."""
+    """Say what four models need on each device.
+
+    And whether it fits, and what to change first.
+    """
     given: dict[str, Any] = dict(devices=devices, memory=memory and memory * 1e9, stage=stage, precision=precision,
                                  master=master, offload=offload, recompute_every=recompute_every, lora=lora,
                                  prompt=prompt, answer=answer, rows=rows, micro_batch=micro_batch,

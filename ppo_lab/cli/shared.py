@@ -54,8 +54,10 @@ def keep_traceback(folder: Path) -> None:
 
 def expect_run(folder: Path, *, wanted: bool) -> None:
     """Refuse to overwrite a run, or to open one that is not there."""
+    from ppo_lab.logbook import begun
+
     there = (folder / "config.yaml").is_file()
-    if there and not wanted:
+    if begun(folder) and not wanted:
         raise ValueError(f"{folder} already holds a run; add --resume to go on with it, or choose another --folder")
     if wanted and not there:
         raise ValueError(f"{folder} holds no run (no config.yaml in it); start one with: ppo-lab train CONFIG")

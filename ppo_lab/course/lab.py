@@ -10,8 +10,10 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,7 +165,8 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
     """The command that opens JupyterLab on the first notebook, without its news pop-up."""
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
     root = f"--ServerApp.root_dir={folder}"
-    return [sys.executable, "-m", "jupyterlab", root, *first, *FLAGS, *options]
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # a container's usual user
+    return [sys.executable, "-m", "jupyterlab", root, *first, *FLAGS, *as_root, *options]
 
 
 def environment() -> dict[str, str]:
@@ -173,8 +176,10 @@ def environment() -> dict[str, str]:
 
 
 def launch_jupyterlab(folder: Path, options: Sequence[str] = ()) -> int:
-    """Run JupyterLab until it ends; its exit code. Ctrl-C is JupyterLab's to handle."""
+    """Run JupyterLab until it ends; its exit code. Ctrl-C is JupyterLab's to handle, and it ends where we are ended."""
     process = subprocess.Popen(command(folder, options), env=environment())
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     while True:
         try:
             return process.wait()

@@ -16,8 +16,18 @@ from ppo_lab.diagnose.control import panels_of
 from ppo_lab.diagnose.curves import series
 from ppo_lab.diagnose.folder import RunLog
 from ppo_lab.diagnose.svg import picture
-from ppo_lab.diagnose.words import Change, band_text, describe, headlines, latest, number, pairs, verdicts
-from ppo_lab.metrics import GROUPS, PEERS, REGISTRY, Metric
+from ppo_lab.diagnose.words import (
+    Change,
+    band_text,
+    describe,
+    headlines,
+    latest,
+    left_and_back,
+    number,
+    pairs,
+    verdicts,
+)
+from ppo_lab.metrics import GROUPS, PEERS, REGISTRY, Metric, metric
 
 CHAPTERS = {
     "Is it getting better?": ("reward", "evaluation", "reference", "length"),
@@ -67,8 +77,11 @@ def cards(run: RunLog) -> str:
     health = (
         f"{len(outside)} of {len(judged)} outside their healthy band at the last look: {'; '.join(outside)}."
         if outside
-        else f"All {len(judged)} metrics that have a healthy band are inside it."
+        else f"All {len(judged)} metrics that have a healthy band are inside it at the last look."
     )
+    if earlier := left_and_back(run.rows):
+        were = "; ".join(f"{metric(name).title} at step {step}" for name, step in earlier.items())
+        health += f" Outside before that: {were}."
     changes = headlines(run)
     where = "; ".join(dict.fromkeys(change.where for change in changes))
     return (

@@ -98,6 +98,20 @@ def verdicts(rows: Rows) -> list[tuple[Metric, float, str]]:
     return [entry for entry in judged if entry[2] != "no band"]
 
 
+def left_and_back(rows: Rows) -> dict[str, int]:
+    """Metrics inside their band at the last look that were outside before: name to the first such step.
+
+    >>> left_and_back([{"step": 1, "ref_kl_sum": 2.0}, {"step": 2, "ref_kl_sum": 90.0}, {"step": 3, "ref_kl_sum": 3.0}])
+    {'ref_kl_sum': 2}
+    """
+    inside = [entry for entry, _, verdict in verdicts(rows) if verdict == "inside"]
+    outside = {
+        entry.name: [row["step"] for row in rows if entry.name in row and entry.judge(row[entry.name]) != "inside"]
+        for entry in inside
+    }
+    return {name: steps[0] for name, steps in outside.items() if steps}
+
+
 def band_text(entry: Metric) -> str:
     """The healthy band as text.
 

@@ -82,7 +82,15 @@ def test_the_headlines_are_before_and_after(page):
     for name in ("eval_score", "eval_gold", "eval_ref_kl_sum", "eval_response_length"):
         assert f"{number(read_start()[name])} → {number(last[name])}" in page.words
     assert "held-out prompts, step 0 → 40" in page.words
-    assert "All 14 metrics that have a healthy band are inside it." in page.words
+    assert "All 14 metrics that have a healthy band are inside it at the last look." in page.words
+
+
+def test_a_band_that_was_left_and_found_again_is_told() -> None:
+    from ppo_lab.diagnose.words import left_and_back
+
+    logged = [dict(row) for row in rows(6)]
+    logged[1]["policy_kl_k3"], logged[5]["ratio_max"] = 2.0, 1e6
+    assert left_and_back(logged) == {"policy_kl_k3": 2}
 
 
 def test_the_table_has_every_metric_with_value_unit_band_and_reading(page):
