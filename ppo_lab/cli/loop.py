@@ -35,6 +35,10 @@ def start(settings: RLHFConfig | ControlConfig, folder: Path, *, resume: bool) -
 
     if isinstance(settings, ControlConfig):
         from ppo_lab.control import Run as ControlRun
+        from ppo_lab.learners import processes
+
+        if (several := processes.launched()) > 1:
+            raise ValueError(f"a control run needs 1 process, got {several}; start it without a launcher")
 
         return ControlRun(settings, folder=folder, resume=resume)
     from ppo_lab.rlhf import Run

@@ -7,6 +7,7 @@ help with. A loop that runs for ever therefore counts as work.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -108,6 +109,7 @@ class Watchdog:
         dog = cls(patience=patience, hint=hint)
         RUNNING.append(dog)
         dog._tell()
+        atexit.register(dog.close)  # a script that ends without a word has ended well
         sys.excepthook = _telling(sys.excepthook)
         dog.thread.start()
         return dog

@@ -24,6 +24,7 @@ ZERO: dict[str, Any] = {"kind": "zero"}
 FEW: dict[str, Any] = {"steps": 2, "evaluation": {"every": 1}, "checkpoint": {"every": 1}}
 ONE_ROW = {"sampling": {"prompts": 1, "samples": 1}}
 STOP = {"ppo": {"target_kl": 1e-5, "epochs": 3, "minibatches": 1}, "optimizer": {"actor_rate": 3e-3}}
+LENGTHS = {"sampling": {"prompts": 3, "stop": [".", "the", "and", "is", "was", "so", "but", "a", "it", "i"]}}
 ADAPTERS = {"policy": {"lora": {"rank": 2}}}
 HALVES = {"policy": {"trainable_layers": 1}}
 RUNS: dict[str, dict[str, Any]] = {
@@ -34,7 +35,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "one_row": {"learner": ZERO, **FEW, **ONE_ROW},
     "early_stop1": {"learner": {**ZERO, "stage": 1}, **FEW, **STOP},
     "early_stop3": {"learner": ZERO, **FEW, **STOP},
-    "sharded": {"learner": {**ZERO, "generation": "sharded"}, **FEW},
+    "lengths": {"learner": ZERO, **FEW, **LENGTHS},
+    "sharded": {"learner": {**ZERO, "generation": "sharded"}, **FEW, **LENGTHS},
     "recomputed": {"learner": {**ZERO, "recompute_every": 1}, **FEW},
     "recomputed2": {"learner": {**ZERO, "stage": 2, "recompute_every": 2}, **FEW, **HALVES},
     "chunks": {"learner": ZERO, **FEW},
@@ -108,6 +110,14 @@ def test_two_processes_equal_one(home: Path, two: Path, name: str) -> None:
         assert [row["early_stop"] for row in one[1]] == [1, 1], "the case is not met"
 
 
+@pytest.mark.parametrize("name", ["lengths", "sharded"])
+def test_ranks_that_stop_at_different_lengths_do_not_wait_for_each_other(two: Path, name: str) -> None:
+    """Rank 0 has two of the three rows. Padding has log-prob 0, a token never."""
+    seen = kept(two / f"{name}.0")[0]
+    lengths = [(seen[f"{step}.logp"] != 0).sum(-1) for step in (1, 2)]
+    assert any(int(x[:2].max()) != int(x[2:].max()) for x in lengths), lengths
+
+
 @pytest.mark.parametrize("name", HALF)
 def test_half_precision_stays_near_float32(home: Path, two: Path, name: str) -> None:
     """The first step's first gradient: weights of 8 or 11 bits, products of the same."""
@@ -115,7 +125,9 @@ def test_half_precision_stays_near_float32(home: Path, two: Path, name: str) -> 
     assert torch.equal(half[0]["1.tokens"], kept(two / f"{name}.1")[0]["1.tokens"])
     norm, exact = half[1][0]["gradient_norm"], one[1][0]["gradient_norm"]
     assert 0 < abs(norm - exact) < 0.05 * exact  # not equal: it was computed in half precision
-    assert half[1][0]["optimizer_steps"] == 2
+    state, _ = checkpoint.load(two / name / "checkpoints" / "000002")
+    assert int(state["count.optimizer_steps"] + state["count.skipped_steps"]) == 4
+    assert {x.dtype for key, x in state.items() if key.startswith(("model.", "exp_"))} == {torch.float32}
 
 
 @pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "adapters", "last_layers"])
