@@ -117,7 +117,7 @@ def memory_panel() -> Panel:
             Steps("stage", "ZeRO stage", 3, STAGES),
             Choice("recompute", "recompute", "nothing", tuple(RECOMPUTE)),
             Steps("micro", "micro-batch", 1, MICRO),
-            Choice("generation", "to sample, weights are", "gathered", GENERATIONS),
+            Choice("generation", "generation", "gathered", GENERATIONS),
         ),
         facts=facts,
         build=build,
