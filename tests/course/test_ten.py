@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ppo_lab.core.masking import length_mask
-from ppo_lab.course.figures.credit import MOST, credit_figure, spoiled_critic
+from ppo_lab.course.figures.credit import MOST, credit_figure, most_changed, spoiled_critic
 from ppo_lab.course.figures.frontier import betas, frontier_figure, prices, shape, table
 from ppo_lab.course.figures.optimum import optimum_figure
 from ppo_lab.course.looking import four_models
@@ -63,7 +63,7 @@ def test_the_frontier_starts_at_the_untouched_policy() -> None:
     assert [*thick.get_xdata()] == [0, 2, 4, 8]
     assert [*thick.get_ydata()] == pytest.approx([0, 2**0.5, 2, 8**0.5], abs=1e-12)
     assert [*right.get_lines()[2].get_ydata()] == pytest.approx([-1, 0.1, 0.4, 0.49], abs=1e-12)
-    assert [text.get_text() for text in left.texts] == ["β 0.4", "β 0.1", "β 0.01"]
+    assert [text.get_text() for text in left.texts] == ["untouched policy", "β 0.4", "β 0.1", "β 0.01"]
 
 
 @pytest.mark.parametrize("name", ["frontier", "known_optimum"])
@@ -142,3 +142,14 @@ def test_four_models_weigh_what_they_hold(tmp_path: Path) -> None:
     for _, trained, count, (weights, gradients, adam) in found.values():
         assert weights == 4 * count and gradients == weights * trained and adam == 2 * gradients
     assert sum(sizes[2] for *_, sizes in found.values()) == 4 * moments
+
+
+def test_the_answer_in_which_the_critic_changed_its_mind_most() -> None:
+    from dataclasses import replace
+
+    given = rollout(3, 20)
+    value = torch.zeros(3, 20)
+    value[0, 5:], value[1, 5:], value[2, 11] = 2.0, 3.0, 9.0
+    mask = length_mask(torch.tensor([10, 20, 11]), steps=20)  # row 1 is too long to draw, row 2 jumps after its end
+    some = replace(given, value=value, responses=replace(given.responses, mask=mask))
+    assert most_changed(some) == 0

@@ -125,7 +125,8 @@ TOKEN_REWARDS = Exercise(
     minutes=10,
     lines=4,
     task="Return the reward of every token, shape (B, T): −β (log π − log π_ref) on each token that counts, plus the "
-    "score of the answer on the last of them, and exactly 0 where the mask is False.",
+    "score of the answer on the last of them, and exactly 0 where the mask is False. A mask may have holes (tokens "
+    "that a tool wrote).",
     answer="""\
 def token_rewards(score, logp, ref_logp, mask, *, beta):
     reward = torch.where(mask, -beta * (logp - ref_logp), 0.0)
@@ -235,7 +236,8 @@ ADAPTIVE_BETA = Exercise(
     notebook="10_four_model_rlhf",
     minutes=6,
     lines=2,
-    task="Return the next β: β (1 + clip(KL / target − 1, ±0.2) · n_steps / horizon).",
+    task="Return the next β: β (1 + clip(KL / target − 1, ±0.2) · n_steps / horizon). All are plain numbers; "
+    "n_steps and horizon are counted in answers.",
     answer="""\
 def adaptive_beta(beta, kl, *, target, horizon, n_steps):
     error = min(max(kl / target - 1, -0.2), 0.2)

@@ -83,13 +83,13 @@ def build(figure: Figure) -> dict[str, Any]:
     right.set(xlim=(0, 4.2), ylim=(-0.03, 1.03), xlabel="KL(π‖reference), nats a sequence", ylabel="share of hacks")
     artists: dict[str, Any] = {"axes": (left, right)}
     artists["target"] = [axes.axvline(0, color=GREY, ls="--", lw=1, label="KL target") for axes in (left, right)]
-    for key, axes, color, label in (
-        ("score", left, ORANGE, "score (what is optimised)"),
-        ("gold", left, BLUE, "gold (what is meant)"),
-        ("hacked", right, ORANGE, ""),
+    for key, axes, color, label, width in (  # wide below narrow: where the two agree both are seen
+        ("score", left, ORANGE, "score (what is optimised)", 6),
+        ("gold", left, BLUE, "gold (what is meant)", 2),
+        ("hacked", right, ORANGE, "", 2),
     ):
-        (line,) = axes.plot([], [], color=color, lw=2, label=label)
-        (dot,) = axes.plot([], [], "o", color=color, ms=9)
+        (line,) = axes.plot([], [], color=color, lw=width, alpha=0.5 if width > 2 else 1, label=label)
+        (dot,) = axes.plot([], [], "o", color=color, ms=8 + 1.2 * (width - 2))
         artists[key] = (line, dot)
     left.legend(loc="upper left", frameon=False, fontsize=9)
     return artists
@@ -127,7 +127,7 @@ def beta_panel() -> Panel:
         "{hacked:.0%} of its answers are hacks.",
         missions=(
             (
-                "hacks over-rated by at least 1: spend the KL target to a tenth of a nat",
+                "hacks over-rated by at least 1: bring the KL within 0.1 nats of its target",
                 lambda f, s: s["bonus"] >= 1 and abs(f["from_target"]) < 0.1,
             ),
             (

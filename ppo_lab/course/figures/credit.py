@@ -49,6 +49,14 @@ def credit_figure(words: Sequence[str], reward: Tensor, value: Tensor, advantage
     return figure
 
 
+def most_changed(rollout: TextRollout) -> int:
+    """The answer of at most `MOST` tokens in which the critic's value moved the most from one token to the next."""
+    mask, value = rollout.responses.mask, rollout.value
+    both = mask[:, 1:] & mask[:, :-1]
+    jump = torch.where(both, (value[:, 1:] - value[:, :-1]).abs(), 0.0).amax(-1)
+    return int(torch.where(mask.sum(-1) <= MOST, jump, -1.0).argmax())
+
+
 def spoiled_critic(rollout: TextRollout, reward: Tensor, *, lam: float, noise: float, draws: int = 20) -> float:
     """Variance that independent noise of standard deviation ``noise`` in V adds to the advantages, over valid tokens.
 

@@ -88,3 +88,5 @@ def _draw(axes: Any, kl: list[list[float]], found: list[list[float]], color: str
         axes.plot(xs, ys, color=color, lw=0.8, alpha=0.35)
     axes.plot([*map(mean, kl)], [*map(mean, found)], "o-", color=color, lw=2.2, ms=6)
     axes.axhline(mean(found[0]), color=GREY, ls="--", lw=1)
+    axes.text(0.99, mean(found[0]), "untouched policy", color=GREY, fontsize=9, ha="right", va="bottom",
+              transform=axes.get_yaxis_transform())  # fmt: skip
