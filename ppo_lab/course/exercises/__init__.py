@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ppo_lab.course.exercises import (
     advantages,
+    agreement,
     baselines,
     clipping,
     control_variate,
@@ -50,7 +51,7 @@ EXERCISES: dict[str, Exercise] = {
         loop.MINIBATCHES, loop.CLIPPED_VALUE_LOSS, whole_loss.PPO_TOTAL_LOSS, squashed.SQUASHED_LOGP,
         matters.DEEPEST_FALL, matters.MINIBATCH_ADVANTAGES, middle_mean.MIDDLE_MEAN,
         language.ANSWER_LOGPS, language.RESPONSE_MASK, language.KL_REWARDS, tool_mask.TOOL_MASK,
-        preferences.KAPPA, preferences.PREFERENCE_LOSS, preferences.LAST_TOKEN_SCORE, ranking.RANKING_LOSS,
+        agreement.KAPPA, preferences.PREFERENCE_LOSS, preferences.LAST_TOKEN_SCORE, ranking.RANKING_LOSS,
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
         memory.BYTES_PER_DEVICE, memory.PIPELINE_WAIT, memory.RECOMPUTED_BYTES, segments.SEGMENT_BYTES,

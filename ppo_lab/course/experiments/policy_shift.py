@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ppo_lab import seeding
-from ppo_lab.config import load_config
+from ppo_lab.config import RLHFConfig, load_config
 from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.gold import vader
 from ppo_lab.rlhf.models.build import load_reward_model, load_tokenizer
@@ -32,9 +32,11 @@ def judged(run: Run, judge: Any, tokenizer: Any, seed: int) -> tuple[Tensor, Ten
 
 def shifted(seed: int, folder: Path) -> list[dict[str, Any]]:
     """Rows before PPO, half way and after it, on a loose leash: KL, mean gold, accuracies, mean gap of the pairs."""
-    run = Run(load_config("rlhf/start", [
+    config = load_config("rlhf/start", [
         "kl.beta=0.02", "optimizer.actor_rate=1e-3", f"steps={STEPS}", "evaluation.every=1000", f"seed={seed}",
-    ]), folder=folder)  # fmt: skip
+    ])  # fmt: skip
+    assert isinstance(config, RLHFConfig)
+    run = Run(config, folder=folder)
     judge, tokenizer = load_reward_model(JUDGE, seed=0), load_tokenizer(JUDGE)
     start = judged(run, judge, tokenizer, seed)
     rows = [_row(seed, 0, 0.0, start, start)]

@@ -34,10 +34,12 @@ HUMAN = PolicyConfig(layers=1, width=32, heads=4, context=128)  # 16,000 words a
 
 def config(pairs: int, *overrides: str) -> RLHFConfig:
     """The demo's reward model, eight answers a prompt, labels without noise (it comes later)."""
-    return load_config("rlhf/demo", [
+    made = load_config("rlhf/demo", [
         "reward_model.answers=8", f"reward_model.held_out_pairs={HELD_OUT}", "reward_model.noise=0",
         f"reward_model.pairs={pairs}", *overrides,
     ])  # fmt: skip
+    assert isinstance(made, RLHFConfig)
+    return made
 
 
 @functools.cache

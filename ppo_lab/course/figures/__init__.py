@@ -22,6 +22,7 @@ PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.
     "ribbon": "ribbon:ribbon_panel",
     "clipping": "clipping:clipping_panel",
     "importance": "importance:importance_panel",
+    "reward_models": "reward_models:reward_models_panel",
     "memory": "memory:memory_panel",
 }
 
