@@ -30,7 +30,7 @@ def range_figure(found: RangeTest, *, usual: float = USUAL) -> Figure:
     axes.text(middle, (low + high) / 2, "what a range\nup to 1e-4 sees", ha="center", fontsize=10, color="#555555")
     for rate, name, color in ((found.suggested, "suggested", ORANGE), (found.best, "lowest loss", "black")):
         axes.axvline(rate, color=color, ls="--", lw=1.2)
-        axes.text(rate * 1.06, high, name, ha="left", va="top", fontsize=9, color=color)
+        axes.text(rate / 1.06, high, name, ha="right", va="top", fontsize=9, color=color)
     figure.subplots_adjust(right=0.97, top=0.96)
     axes.set(xscale="log", xlim=(found.rates[0], found.rates[-1]), xlabel="learning rate (one step each)",
              ylabel="loss, nats a token")  # fmt: skip
