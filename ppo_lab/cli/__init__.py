@@ -6,8 +6,8 @@ Exit codes: 0 done, 1 failed, 2 bad input (the message alone, no traceback), 130
 from __future__ import annotations
 
 import logging
-import shlex
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -49,7 +49,7 @@ def train(
     Shows one line of metrics an iteration; of a language model also samples before and after. Ctrl-C finishes the step
     (control: goes on to the next checkpoint), leaves a checkpoint and says how to go on.
     """
-    from ppo_lab.cli.loop import drive, listen, resume_command, start
+    from ppo_lab.cli.loop import drive, listen, parting, resume_command, start
     from ppo_lab.config import load_config
     from ppo_lab.learners import processes
     from ppo_lab.learners.watchdog import watched
@@ -65,21 +65,15 @@ def train(
     try:
         with plain_errors(), watched():
             run = start(settings, place, resume=resume)
-        with plain_errors(place):
-            try:
-                with watched():
-                    stopped = drive(run, settings.steps)
-            finally:
-                run.close()
+        with plain_errors(place), closing(run), watched():
+            stopped = drive(run, settings.steps)
     except KeyboardInterrupt:
         out.print(f"\nAborted. Go on from the last checkpoint, or from the start where there is none yet:\n  {again}")
         raise typer.Exit(130) from None
-    if stopped:
-        out.print(f"Stopped at step {run.step} of {settings.steps}, checkpoint written. Go on with:\n  {again}")
-        processes.leave()
-        raise typer.Exit(130)
     processes.leave()
-    out.print(f"Done: {run.step} steps. Look at the run with:\n  ppo-lab dashboard {shlex.quote(str(place))}")
+    out.print(parting(run.step, settings.steps, place, again, stopped=stopped))
+    if stopped:
+        raise typer.Exit(130)
 
 
 @app.command()

@@ -128,6 +128,13 @@ def resume_command(config: str, overrides: list[str], folder: Path) -> str:
     return shlex.join(["ppo-lab", "train", config, *overrides, "--folder", str(folder), "--resume"])
 
 
+def parting(step: int, steps: int, folder: Path, again: str, *, stopped: bool) -> str:
+    """What is said last: how to go on, or how to look at the run."""
+    if stopped:
+        return f"Stopped at step {step} of {steps}, checkpoint written. Go on with:\n  {again}"
+    return f"Done: {step} steps. Look at the run with:\n  ppo-lab dashboard {shlex.quote(str(folder))}"
+
+
 def progress_bar() -> rich_progress.Progress:
     """A bar below the metric lines on a terminal; nothing where the output goes to a file."""
     columns = (rich_progress.BarColumn(), rich_progress.MofNCompleteColumn(), rich_progress.TimeRemainingColumn())

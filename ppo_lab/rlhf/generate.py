@@ -183,12 +183,9 @@ def _sample(
         if bool(done.all()):
             break
         decoding.go_on(token, (~done).nonzero()[:, 0])
-    return Responses(
-        tokens=torch.cat([prompts.tokens, response], dim=-1),
-        attention=torch.cat([prompts.attention, mask], dim=-1),
-        response=response, mask=mask, stopped=stopped, logp=logp, index=prompts.index,
-        policy_version=torch.full((rows,), version, device=device),
-    )  # fmt: skip
+    return Responses(tokens=torch.cat([prompts.tokens, response], dim=-1), stopped=stopped, logp=logp, mask=mask,
+                     attention=torch.cat([prompts.attention, mask], dim=-1), response=response, index=prompts.index,
+                     policy_version=torch.full((rows,), version, device=device))  # fmt: skip
 
 
 def trim(responses: Responses) -> Responses:
