@@ -28,17 +28,17 @@ from ppo_lab.scale.launch import free_port, launch
 
 CONFIG = """
 name: zero
-steps: 6
+steps: 12
 learner: {{kind: zero, stage: {stage}}}
 corpus: {{size: 400, held_out: 32}}
 policy: {{layers: 2, width: 32, heads: 4, dropout: 0.1}}
-sft: {{steps: 30}}
-reward_model: {{pairs: 200, held_out_pairs: 100, epochs: 1, allow_weak_reward_model: true}}
+sft: {{steps: 10}}
+reward_model: {{pairs: 60, held_out_pairs: 40, epochs: 1, allow_weak_reward_model: true}}
 reward: {{normalize: running}}
 kl: {{controller: proportional, target: 1.0, horizon: 200}}
 sampling: {{prompts: 17}}
 ppo: {{epochs: 2, minibatches: 1, micro_batch: 4}}
-evaluation: {{every: 3, prompts: 16, gold: vader}}
+evaluation: {{every: 4, prompts: 16, gold: vader}}
 checkpoint: {{every: 2, keep: 2}}
 """
 LIMIT = 60.0  # seconds that the survivor may take

@@ -24,7 +24,8 @@ ZERO: dict[str, Any] = {"kind": "zero"}
 FEW: dict[str, Any] = {"steps": 2, "evaluation": {"every": 1}, "checkpoint": {"every": 1}}
 ONE_ROW = {"sampling": {"prompts": 1, "samples": 1}}
 STOP = {"ppo": {"target_kl": 1e-5, "epochs": 3, "minibatches": 1}, "optimizer": {"actor_rate": 3e-3}}
-LENGTHS = {"sampling": {"prompts": 3, "stop": [".", "the", "and", "is", "was", "so", "but", "a", "it", "i"]}}
+STOPS = ". a and are but great had has i in is it not of the this to very was we were while".split()
+LENGTHS = {"sampling": {"prompts": 3, "stop": STOPS}}
 ADAPTERS = {"policy": {"lora": {"rank": 2}}}
 HALVES = {"policy": {"trainable_layers": 1}}
 RUNS: dict[str, dict[str, Any]] = {
@@ -48,8 +49,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "exact_kl": {"learner": ZERO, "kl": {"placement": "loss", "estimator": "exact"}, **FEW},
 }
 HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner": ZERO, "precision": "fp16", **FEW}}
+OVERFLOW = {"learner": ZERO, "precision": "fp16", **FEW, "ppo": {"value_coef": 20.0, "epochs": 6}}
 
-THEN = {"early_stop1": ["resume"], "early_stop3": ["resume"], "fp16": ["resume"], "zero1": ["held"], "zero2": ["held"],
+THEN = {"early_stop1": ["resume"], "early_stop3": ["resume"], "zero1": ["held"], "zero2": ["held"],
         "zero3": ["held"], "adapters": ["held"], "last_layers": ["held"]}  # fmt: skip
 CHUNK = 2000  # logits: several chunks a forward, and of another number on each rank
 
@@ -93,6 +95,7 @@ def two(home: Path) -> Path:
     runs: dict[str, dict[str, Any]] = {name: {"settings": s, "then": list(THEN.get(name, ()))}
                                        for name, s in (RUNS | HALF).items()}  # fmt: skip
     runs["chunks"]["chunk"] = CHUNK
+    runs["overflow"] = {"settings": OVERFLOW, "then": ["resume"]}
     alone(home, "one_row", RUNS["one_row"])
     half_way = home / "half_way"
     shutil.copytree(home / "one" / "one_row", half_way)
@@ -130,6 +133,15 @@ def test_half_precision_stays_near_float32(home: Path, two: Path, name: str) -> 
     assert {x.dtype for key, x in state.items() if key.startswith(("model.", "exp_"))} == {torch.float32}
 
 
+def test_a_gradient_beyond_fp16_is_no_step_and_halves_the_scale(two: Path) -> None:
+    state, _ = checkpoint.load(two / "overflow" / "checkpoints" / "000002")
+    skipped, taken = int(state["count.skipped_steps"]), int(state["count.optimizer_steps"])
+    assert skipped >= 2 and taken >= 2 and skipped + taken == 12
+    assert float(state["scale.cur_scale"]) == 2.0 ** (16 - (skipped - 1)), "the first is forgiven, each other halves"
+    assert all(bool(x.isfinite().all()) for x in state.values())
+    assert int(state["step.head.out.bias"]) == taken, "Adam has not seen the others"
+
+
 @pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "adapters", "last_layers"])
 def test_every_rank_holds_its_share(two: Path, name: str) -> None:
     for rank in range(WORLD):
@@ -140,7 +152,7 @@ def test_every_rank_holds_its_share(two: Path, name: str) -> None:
             assert abs(here * parts / whole - 1) <= 0.01, (what, here, whole)
 
 
-@pytest.mark.parametrize("name", ["early_stop1", "early_stop3", "fp16"])
+@pytest.mark.parametrize("name", ["early_stop1", "early_stop3", "overflow"])
 def test_resumed_at_the_same_size_to_the_bit(two: Path, name: str) -> None:
     for rank in range(WORLD):
         whole, again = kept(two / f"{name}.{rank}"), kept(two / f"{name}_resumed.{rank}")
@@ -148,7 +160,7 @@ def test_resumed_at_the_same_size_to_the_bit(two: Path, name: str) -> None:
         assert all(torch.equal(x, whole[0][key]) for key, x in again[0].items())
     (a, _), (b, _) = (checkpoint.load(two / f / "checkpoints" / "000002") for f in (name, f"{name}_resumed"))
     assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-    assert ("scale.cur_scale" in a) == (name == "fp16")
+    assert ("scale.cur_scale" in a) == (name == "overflow")
 
 
 def test_a_checkpoint_of_one_process_goes_on_in_two(home: Path, two: Path) -> None:
