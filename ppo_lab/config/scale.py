@@ -56,12 +56,12 @@ class LearnerConfig(Config):
     recompute_every: PositiveInt | None = Field(
         None,
         description="Recompute every k-th block in the backward pass in place of keeping its activations; None: keep "
-        "all. 1 saves most memory and costs one more forward.",
+        "all; 1 costs one more forward. Higher: less time, more memory.",
     )
     patience: PositiveFloat = Field(
         45.0,
-        description="Seconds in which no process moves before the run ends with a named error. Raise it where a single "
-        "operation may take longer.",
+        description="Seconds in which no process moves before the run ends with a named error. Higher: a single "
+        "operation may take longer, and a stuck run is noticed later.",
     )
 
     @model_validator(mode="after")
