@@ -36,7 +36,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "one_row": {"learner": ZERO, **FEW, **ONE_ROW},
     "early_stop1": {"learner": {**ZERO, "stage": 1}, **FEW, **STOP},
     "early_stop3": {"learner": ZERO, **FEW, **STOP},
-    "lengths": {"learner": ZERO, **FEW, **LENGTHS},
+    "lengths": {"learner": ZERO, **FEW, **LENGTHS, "reward": {"normalize": "running"}},
     "sharded": {"learner": {**ZERO, "generation": "sharded"}, **FEW, **LENGTHS},
     "recomputed": {"learner": {**ZERO, "recompute_every": 1}, **FEW},
     "recomputed2": {"learner": {**ZERO, "stage": 2, "recompute_every": 2}, **FEW, **HALVES},
