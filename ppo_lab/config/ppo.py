@@ -73,7 +73,9 @@ class OptimizerConfig(Config):
         "linear", description="Rate over the steps; restart: cosine cycles, each from half the peak of the last."
     )
     warmup: float = Field(0.0, ge=0, lt=1, description="Share of the steps spent warming up (warmup_cosine).")
-    start: float = Field(0.0, ge=0, le=1, description="Share of the base rate before the first step (warmup_cosine). Higher: bolder first steps.")
+    start: float = Field(
+        0.0, ge=0, le=1, description="Share of the base rate at step 0 (warmup_cosine). Higher: bolder first steps."
+    )
     floor: float = Field(0.0, ge=0, le=1, description="Share of the base rate kept at the end (warmup_cosine).")
     period: PositiveInt | None = Field(None, description="Steps of a cycle (restart). Lower: more restarts.")
 
