@@ -252,3 +252,13 @@ def test_a_setting_that_fails_says_so() -> None:
     assert "0.20 m" in p._text.value and "alert" not in p._text.value
     with pytest.raises(ZeroDivisionError):
         p.set(height=0.9)
+
+
+@pytest.mark.parametrize(("low", "said", "meant"), [(1, 3.9999999999999996, 4), (0.0, 0.30000000000000004, 0.3)])
+def test_a_sliders_rounding_is_no_other_value(low: float, said: float, meant: float) -> None:
+    from ppo_lab.course.panels.controls import check_value
+
+    slider = Slider("x", "x", low, low, 10 * max(low, 1), 1 if low else 0.1)
+    assert check_value(slider, said) == meant
+    with pytest.raises(ValueError, match="x must be one of"):
+        check_value(slider, said + 0.01)

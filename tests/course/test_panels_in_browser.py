@@ -84,9 +84,39 @@ def reset(box: Any, panel: Panel) -> None:
 
 def wait_for(box: Any, alt: str) -> None:
     """Until the picture says so."""
-    box.page.wait_for_function(
-        "([box, alt]) => box.querySelector('img').alt === alt", arg=[box.element_handle(), alt], timeout=30_000
-    )
+    for _ in range(200):
+        if (shown := box.locator("img").get_attribute("alt")) == alt:
+            return
+        box.page.wait_for_timeout(150)
+    raise AssertionError(f"the picture says {shown!r}, not {alt!r}")
+
+
+def press(box: Any, control: Any, key: str) -> None:
+    """One key on a slider; pressed again only where the page was too busy to notice, and the handle has not moved."""
+    knob = handle(box, control)
+    before = knob.get_attribute("aria-valuetext")
+    for _ in range(3):
+        knob.focus()
+        box.page.keyboard.press(key)
+        for _ in range(20):
+            if knob.get_attribute("aria-valuetext") != before:
+                return
+            box.page.wait_for_timeout(150)
+    raise AssertionError(f"{control.label} does not follow {key}")
+
+
+def settled(box: Any, script: str) -> Any:
+    """What ``script`` says of the picture once it is no longer being exchanged."""
+    there = f"e => e.isConnected && e.complete && e.naturalWidth > 0 ? ({script}) : null"
+    for _ in range(40):
+        found = box.locator("img").evaluate(there)
+        if found:
+            return found
+        box.page.wait_for_timeout(150)
+    raise AssertionError("the picture is never there")
+
+
+PLACE = "(r => ({x: r.x, y: r.y, width: r.width}))(e.getBoundingClientRect())"
 
 
 def sliders(panel: Panel) -> list[Any]:
@@ -111,8 +141,7 @@ def test_keyboard_moves_every_slider(shown: Any) -> None:
             values = control.values()
             at = next(i for i, value in enumerate(values) if value == panel.settings[control.name])
             key, after = ("ArrowRight", at + 1) if at + 1 < len(values) else ("ArrowLeft", at - 1)
-            handle(box, control).focus()
-            box.page.keyboard.press(key)
+            press(box, control, key)
             wait_for(box, panel.set(**{control.name: values[after]}).alt)
 
 
@@ -150,17 +179,17 @@ def test_dark_light_wide_and_narrow(shown: Any) -> None:
     page, boxes = shown
     for box, panel in boxes:
         reset(box, panel)
-        image, facts = box.locator("img"), box.locator(".ppo-facts")
-        assert image.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
+        facts = box.locator(".ppo-facts")
+        assert settled(box, "getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
         ink = facts.evaluate("e => getComputedStyle(e).color")
         assert min(int(part) for part in ink[ink.index("(") + 1 : -1].split(",")[:3]) > 150, ink
-        assert image.bounding_box()["x"] > facts.bounding_box()["x"] + 100
+        assert settled(box, PLACE)["x"] > facts.bounding_box()["x"] + 100
     page.wait_for_timeout(800)  # a picture just exchanged is blank until it is decoded
     page.screenshot(path=SCREENS / f"{page.name}_panels_dark.png")
     page.set_viewport_size(NARROW)
     page.wait_for_timeout(1200)
     for box, _ in boxes:
-        below = box.locator("img").bounding_box()
+        below = settled(box, PLACE)
         assert below["y"] > box.locator(".ppo-facts").bounding_box()["y"]
         assert below["x"] + below["width"] <= NARROW["width"]
     page.screenshot(path=SCREENS / f"{page.name}_panels_narrow.png")

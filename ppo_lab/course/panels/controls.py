@@ -134,8 +134,8 @@ def check_value(control: Control, value: Any) -> Any:
     values = control.values()
     for candidate in values:
         same = candidate == value and isinstance(candidate, bool) == isinstance(value, bool)
-        if not same and isinstance(candidate, float) and type(value) in (int, float):
-            same = abs(candidate - value) < 1e-9
+        if not same and type(candidate) in (int, float) and type(value) in (int, float):
+            same = abs(candidate - value) < 1e-9  # a browser's slider says 3.9999999999999996 for 4
         if same:
             return candidate
     listed = f"{values[0]} to {values[-1]}" if len(values) > 6 else ", ".join(map(str, values))
