@@ -101,7 +101,8 @@ TD_ERRORS = Exercise(
     notebook="05_gae",
     minutes=6,
     lines=2,
-    task="Return δ = r + γ V(next) − V for every step, shape (B, T). A terminated step has no future.",
+    task="Return δ = r + γ V(next) − V for every step, shape (B, T). A terminated step has no future, whatever "
+    "next_value holds there, even NaN.",
     answer="""\
 def td_errors(reward, value, next_value, terminated, *, gamma):
     future = torch.where(terminated, 0.0, next_value)

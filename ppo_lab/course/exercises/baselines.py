@@ -173,8 +173,8 @@ LEAVE_ONE_OUT = Exercise(
     notebook="02_baselines",
     minutes=6,
     lines=2,
-    task="score (P, N) holds the rewards of N samples for each of P prompts. Return for each sample its reward less "
-    "the mean of the others in its row, (P, N).",
+    task="score (P, N) holds rewards (not ∇log π), N samples for each of P prompts. Return for each sample its "
+    "reward less the mean of the others in its row, (P, N).",
     answer="""\
 def leave_one_out(score):
     others = (score.sum(-1, keepdim=True) - score) / (score.shape[-1] - 1)

@@ -111,7 +111,7 @@ CONTROL_VARIATE = Exercise(
     lines=3,
     heading="control_variate(x, z)",
     task="x (N,) are samples whose mean you want. z (N,) was measured beside each, and its true mean is known to be 0. "
-    "Return the mean of x − c z, a number, with the c that leaves least variance, fitted to the samples.",
+    "Return the mean of x − c z, a number, with the c for which the sample variance of x − c z is least.",
     laws=LAWS,
     cases=cases,
     hints=(

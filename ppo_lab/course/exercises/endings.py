@@ -254,8 +254,8 @@ GAE_TICKS = Exercise(
     minutes=12,
     lines=6,
     heading="gae_ticks(delta, ended, ticks, *, gamma, lam)",
-    task="An agent may hold its action: step t lasts ticks[t] frames, 1 or more. γ is the discount of a frame, λ "
-    "belongs to a decision, and δ is given. Return the generalised advantages, (B, T).",
+    task="An agent may hold its action: each step lasts ticks frames, (B, T), 1 or more. γ is the discount of a "
+    "frame, λ belongs to a decision, δ and ended are given. Return the generalised advantages, (B, T).",
     laws=LAWS,
     cases=ticks_cases,
     hints=(

@@ -202,8 +202,9 @@ REINFORCE = Exercise(
     notebook="01_reinforce",
     minutes=10,
     lines=6,
-    task="Return log π(a_t) · G_t for every step, (B, T): to be maximised. G_t = r_t + γ G_{t+1}, and nothing comes "
-    "after the end of an episode.",
+    task="Return log π(a_t) · G_t for every step, (B, T): to be maximised. G_t = r_t + γ G_{t+1}. A row holds one "
+    "episode after another; ended (bool) is True at the last step of each, whose reward still counts. Nothing comes "
+    "after it, nor after the last column.",
     answer="""\
 def reinforce(logp, reward, ended, *, gamma):
     ahead, found = torch.zeros_like(reward[:, 0]), []

@@ -132,8 +132,9 @@ ROLLBACK = Exercise(
     minutes=10,
     lines=3,
     heading="rollback(log_ratio, advantage, *, clip, slope)",
-    task="A silent step is not pulled back (Wang et al. 2019). Give it a slope: beyond the edge of the band, where the "
-    "clipped term is flat, lose slope · |A| for each unit of ratio. Everything else stays as it is. Shape (B, T).",
+    task="A silent step is not pulled back (Wang et al. 2019). Give it a slope: where the minimum is flat (A > 0 above "
+    "the band, A < 0 below it), lose slope · |A| for each unit of ratio beyond the edge. Everything else stays as it "
+    "is. Shape (B, T).",
     laws=LAWS,
     cases=cases,
     hints=(

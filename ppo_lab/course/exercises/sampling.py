@@ -254,8 +254,8 @@ K3 = Exercise(
     notebook="03_importance_sampling",
     minutes=6,
     lines=2,
-    task="Return e^{−D} − 1 + D for every step, D = log π − log π_ref: an estimate of KL(π‖π_ref) from samples of π. "
-    "Shape (B, T).",
+    task="Return e^{−D} − 1 + D for every step, D = log π − log π_ref: an estimate of KL(π‖π_ref) from samples of π, "
+    "here the policy that sampled (above: π_old). Shape (B, T).",
     answer="def k3(logp, ref_logp):\n    D = logp - ref_logp\n    return torch.exp(-D) - 1 + D\n",
     reference=k3,
     parts=(k1,),

@@ -141,8 +141,9 @@ SQUASHED_LOGP = Exercise(
     minutes=15,
     lines=3,
     heading="squashed_logp(mean, log_std, u)",
-    task="Instead of clipping, squash: sample u from a Gaussian, send a = tanh u. Return log π(a), shape (B,), from "
-    "mean, log_std and u, all (B, A). It must stay right where tanh u is 1 in the computer.",
+    task="Instead of clipping, squash: sample u from a Gaussian, send a = tanh u. Return log π(a), shape (B,), summed "
+    "over an action's numbers, from mean, log_std and u, all (B, A). It must stay right where tanh u is 1 in the "
+    "computer.",
     laws=LAWS,
     cases=cases,
     hints=(
