@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="folder of numeric case files for tests/test_cases.py (schema: tests/data/cases/SCHEMA.md)",
     )
+
+
+@pytest.fixture(autouse=True)
+def no_listener_left() -> Iterator[None]:
+    """A command that was called in a test shows the package's log; the next test's output must not have it."""
+    log = logging.getLogger("ppo_lab")
+    handlers, level = [*log.handlers], log.level
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)
