@@ -36,7 +36,7 @@ def test_every_algorithm_runs_and_its_first_ratios_are_one(tmp_path, name):
     rows = list(run(tmp_path / name, *ALGORITHMS[name]))
     assert len(rows) == 6 and rows[-1].env_steps == 384 and rows[-1].evaluation is not None
     for row in rows:
-        assert row.update.first_ratio_error < 1e-5
+        assert row.update.first_ratio_error < 1e-5  # acting and learning are float32 forwards of other batch sizes
         assert all(math.isfinite(v) for k, v in row.row().items() if isinstance(v, float) and k != "explained_variance")
     assert (rows[0].penalty_beta is None) == (name != "kl") and (rows[0].delta is None) == (name != "trpo")
     if name == "trpo":
@@ -120,7 +120,7 @@ def test_a_lagging_critic_follows_by_its_decay_and_resumes(tmp_path):
     lagging = torch.nn.utils.parameters_to_vector(critic).detach().clone()
     for _ in made:
         lagging = 0.75 * lagging + 0.25 * torch.nn.utils.parameters_to_vector(critic).detach()
-        torch.testing.assert_close(made.learner.module.lagging, lagging, rtol=0, atol=1e-6)
+        torch.testing.assert_close(made.learner.module.lagging, lagging, rtol=0, atol=1e-6)  # float32 weights near 1
     steps = iter(run(tmp_path / "cut", "net.target_decay=0.75"))
     for _ in range(3):
         next(steps)
@@ -133,6 +133,7 @@ def test_a_critic_that_lags_by_nothing_is_the_critic(tmp_path):
         list(run(tmp_path / name, *changes))
     none, zero = log_of(tmp_path / "none"), log_of(tmp_path / "zero")
     for a, b in zip(none, zero, strict=True):
+        # six updates of float32 sums in another order: rounding, multiplied by learning
         assert a["value_mean"] == pytest.approx(b["value_mean"], abs=1e-5)
         assert a["policy_loss"] == pytest.approx(b["policy_loss"], abs=1e-5)
 

@@ -41,24 +41,25 @@ def test_the_raw_action_is_kept_and_a_clipped_copy_sent():
 
 def test_a_gaussian_head_agrees_with_torch():
     draw = seeding.generator(0, "head")
-    mean, log_std = torch.randn(4, 2, generator=draw), torch.randn(2, generator=draw).expand(4, 2)
+    mean = torch.randn(4, 2, generator=draw, dtype=torch.float64)
+    log_std = torch.randn(2, generator=draw, dtype=torch.float64).expand(4, 2)
     head, actions = torch.cat([mean, log_std], -1), Numbers(spaces.Box(-1, 1, (2,)))
     action = actions.sample(head, actions.noise(4, draw=draw))
     normal = torch.distributions.Normal(mean, log_std.exp())
-    torch.testing.assert_close(actions.logp(head, action), normal.log_prob(action).sum(-1), rtol=0, atol=1e-5)
-    torch.testing.assert_close(actions.entropy(head), normal.entropy().sum(-1), rtol=0, atol=1e-6)
+    torch.testing.assert_close(actions.logp(head, action), normal.log_prob(action).sum(-1), rtol=0, atol=1e-12)
+    torch.testing.assert_close(actions.entropy(head), normal.entropy().sum(-1), rtol=0, atol=1e-12)
     other = torch.distributions.Normal(mean + 1, log_std.exp())
     kl = torch.distributions.kl_divergence(normal, other).sum(-1)
-    torch.testing.assert_close(actions.kl(head, torch.cat([mean + 1, log_std], -1)), kl, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(actions.kl(head, torch.cat([mean + 1, log_std], -1)), kl, rtol=1e-12, atol=1e-12)
     assert torch.equal(actions.mode(head), mean)
 
 
 def test_initial_weights_are_orthogonal_with_the_gains_of_the_37_details():
     net = ActorCritic(NetConfig(), 4, Choices(spaces.Discrete(2)), seeding.generator(0, "weights"))
     first, second = (net.trunk[i].weight for i in (0, 2))
-    torch.testing.assert_close(first.T @ first, 2 * torch.eye(4), rtol=0, atol=1e-5)
-    torch.testing.assert_close(second @ second.T, 2 * torch.eye(64), rtol=0, atol=1e-5)
-    torch.testing.assert_close(net.policy.weight @ net.policy.weight.T, 1e-4 * torch.eye(2), rtol=0, atol=1e-8)
+    for weight, gain in ((first.T, 2.0), (second, 2.0), (net.policy.weight, 1e-4)):  # gains squared; float32 weights
+        gram, one = weight.double() @ weight.T.double(), torch.eye(len(weight), dtype=torch.float64)
+        torch.testing.assert_close(gram / gain, one, rtol=0, atol=2e-6)
     torch.testing.assert_close(net.value.weight.norm(), torch.tensor(1.0), rtol=0, atol=1e-6)
     assert not any(p.any() for name, p in net.named_parameters() if name.endswith("bias"))
 
