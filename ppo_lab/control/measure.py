@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from ppo_lab.config.ppo import PPOConfig
-from ppo_lab.core.masking import masked_mean, masked_var
-from ppo_lab.core.values import explained_variance
 from ppo_lab.metrics.cost import Clock, peak_memory_mb
+from ppo_lab.metrics.credit import of_credit
 from ppo_lab.records import ControlMetrics, UpdateMetrics
 
 from .collect import Collected, means
@@ -34,11 +33,7 @@ def measure(
         env_steps=env_steps,
         episodes=len(collected.episodes.returns),
         policy_kl_exact=kl,
-        explained_variance=float(explained_variance(rollout.value, target, mask)),
-        advantage_mean=float(masked_mean(advantage, mask)),
-        advantage_std=float(masked_var(advantage, mask) ** 0.5),
-        value_mean=float(masked_mean(rollout.value, mask)),
-        return_mean=float(masked_mean(target, mask)),
+        **of_credit(rollout.value, target, advantage, mask),
         clip=ppo.clip_band[1],
         lam=ppo.lam,
         entropy_coef=ppo.entropy_coef,

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ppo_lab.core.masking import masked_mean, masked_sum, masked_var
-from ppo_lab.core.values import explained_variance
+from ppo_lab.core.masking import masked_sum
 from ppo_lab.metrics.cost import Clock, peak_memory_mb
+from ppo_lab.metrics.credit import of_credit
 from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics
 
 from .assess import distinct, mean_length, ref_kl_sum, sampler_gap
@@ -33,11 +33,7 @@ def measure(
         update=update,
         **of_rewards(rollout, reward),
         **of_text(rollout),
-        explained_variance=float(explained_variance(rollout.value, target, mask)),
-        advantage_mean=float(masked_mean(advantage, mask)),
-        advantage_std=float(masked_var(advantage, mask) ** 0.5),
-        value_mean=float(masked_mean(rollout.value, mask)),
-        return_mean=float(masked_mean(target, mask)),
+        **of_credit(rollout.value, target, advantage, mask),
         beta=beta,
         actor_rate=rates[0],
         critic_rate=rates[1],
