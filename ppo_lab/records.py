@@ -74,6 +74,8 @@ class TextRollout:
     raw_score: Tensor  # (B,) as the reward gave it, before normalising
     score: Tensor  # (B,) normalised, weighted, clipped, missing-EOS rule applied
     token_score: Tensor | None = None  # (B, T) process reward, added to the token rewards
+    parts: Tensor | None = None  # (B, T) the score taken apart by sentence: rows sum to it
+    score_spread: Tensor | None = None  # (B,) deviation over the members of a reward ensemble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,7 @@ class StepMetrics:
     seconds_update: float
     peak_memory_mb: float
     raw_score_mean: float | None = None
+    score_disagreement: float | None = None
     gold_mean: float | None = None
     evaluation: EvalMetrics | None = None
 

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from .base import Config
 from .ppo import CheckpointConfig, LogConfig, OptimizerConfig, PPOConfig
+from .reward import RewardConfig, RewardModelConfig, check_ensemble
 from .scale import LearnerConfig, LoRAConfig
 
 
@@ -24,7 +25,9 @@ class CorpusConfig(Config):
     prompt_field: str | None = Field(None, description="Key of a ready prompt; None: the first words of the text.")
     split: str = Field("train", description="Split of a Hugging Face dataset.")
     size: PositiveInt = Field(16000, description="Texts drawn from the grammar, or the most that are read.")
-    sentences: PositiveInt = Field(1, description="Sentences in one text (grammar). Higher: longer answers.")
+    sentences: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(
+        1, description="Sentences in one text (grammar), or [fewest, most], all equally likely. Higher: longer answers."
+    )
     prompt_words: tuple[PositiveInt, PositiveInt] = Field((2, 4), description="Fewest and most words of a prompt.")
     held_out: PositiveInt = Field(256, description="Prompts kept for evaluation; never trained on.")
     max_prompt_tokens: PositiveInt = Field(16, description="Longest prompt in tokens.")
@@ -48,6 +51,11 @@ class PolicyConfig(Config):
         None, description="Train only the last so many blocks and the final norm; None: everything."
     )
     lora: LoRAConfig = LoRAConfig()
+    ema: float | None = Field(
+        None, gt=0, lt=1,
+        description="Decay of a moving average of the policy's weights, taken after every PPO step, evaluated beside "
+        "the policy (eval_ema_*) and written by export --average; training never sees it. Higher: smoother, later.",
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _heads_divide(self) -> PolicyConfig:
@@ -70,61 +78,6 @@ class SFTConfig(Config):
     weight_decay: NonNegativeFloat = Field(0.01, description="Decoupled decay.")
 
 
-class RewardModelConfig(Config):
-    """Bradley–Terry training of a scalar reward model on preference pairs."""
-
-    path: str | None = Field(None, description="Start from this sequence-classification or encoder model; None: SFT.")
-    pairs: PositiveInt = Field(7500, description="Training pairs. Fewer: the model is good or useless by luck.")
-    answers: int = Field(
-        4, ge=2, description="Answers a prompt, each compared with each. Higher: more pairs from each text read."
-    )
-    trainable_layers: PositiveInt | None = Field(
-        None, description="Train only the last so many blocks and the score; None: all. Higher: slower, fits more."
-    )
-    held_out_pairs: PositiveInt = Field(1000, description="Pairs kept for accuracy, margin and calibration.")
-    labels: str = Field("vader", description="Who prefers: vader, ratings (human), or module:function on texts.")
-    noise: float = Field(0.15, ge=0, description="Logistic label noise in units of the label score; 0: no mistakes.")
-    min_gap: NonNegativeFloat = Field(0.0, description="Least difference of the label scores within a pair.")
-    epochs: PositiveInt = Field(4, description="Passes over the pairs. Higher: better fit, then over-fitting.")
-    batch: PositiveInt = Field(64, description="Pairs a step. Higher: smoother steps that cost more each.")
-    rate: PositiveFloat = Field(
-        3e-3, description="Peak rate, warm-up then cosine. Higher: leaves the first plateau sooner, then diverges."
-    )
-    weight_decay: NonNegativeFloat = Field(0.01, description="L2 of the reward model. Higher: smaller scores.")
-    center: NonNegativeFloat = Field(0.01, description="Weight of (r_w + r_l)², which pins the free constant.")
-    threshold: float = Field(0.75, ge=0.5, le=1, description="Held-out pair accuracy below which PPO does not start.")
-    allow_weak_reward_model: bool = Field(False, description="Start PPO all the same.")
-
-
-class RewardSource(Config):
-    """One reward; several are summed after their weights."""
-
-    kind: Literal["model", "callable", "vader", "language"] = Field(
-        "model", description="model: a reward model; callable: module:function or file.py:function; vader: the lexicon."
-    )
-    path: str | None = Field(None, description="Model folder or hub name, or the callable; None: the trained one.")
-    weight: float = Field(1.0, description="Multiplies this reward. Higher: it counts more against the others.")
-
-
-class RewardConfig(Config):
-    """From several opinions to one score a response: normalise, weigh, sum, clip, missing-EOS rule."""
-
-    sources: tuple[RewardSource, ...] = Field((RewardSource(),), min_length=1, description="What is summed.")
-    normalize: Literal["none", "reference", "running"] = Field(
-        "reference",
-        description="reference: mean 0 and deviation 1 on answers of the reference (Ziegler et al. 2019); running: "
-        "over all scores so far.",
-    )
-    references: PositiveInt = Field(
-        256, description="Answers of the reference that fix gain and bias. More: a surer scale, more time at the start."
-    )
-    clip: PositiveFloat | None = Field(None, description="Bound on |score|. Lower: outliers count less.")
-    missing_eos: Literal["none", "subtract", "replace"] = Field("none", description="Rule for answers cut at the cap.")
-    penalty: NonNegativeFloat = Field(1.0, description="Subtracted, or -penalty is the score (missing_eos).")
-    timeout: PositiveFloat = Field(300.0, description="Seconds a reward callable may take for one batch.")
-    batch: PositiveInt = Field(64, description="Rows in one forward of a reward model.")
-
-
 class KLConfig(Config):
     """The leash to the reference (nats). Where it stands, how it is estimated, who sets β."""
 
@@ -138,11 +91,21 @@ class KLConfig(Config):
     )
     target: PositiveFloat = Field(6.0, description="Nats per sequence that the controller aims at.")
     horizon: PositiveInt = Field(10000, description="Sequences over which proportional acts. Lower: β moves faster.")
+    reference_length: PositiveFloat | None = Field(
+        None,
+        description="L_ref in tokens: an answer of L tokens pays β L_ref / L a nat; None: β. Higher: every nat costs "
+        "more. Long answers then leave the reference cheaply.",
+    )
 
     @model_validator(mode="after")
     def _exact_in_loss(self) -> KLConfig:
         if self.estimator == "exact" and self.placement == "reward":
             raise ValueError("kl.estimator exact needs kl.placement loss, got reward; use k1 in the reward")
+        if self.reference_length is not None and self.placement == "loss":
+            raise ValueError(
+                f"kl.reference_length needs kl.placement reward (it is a price a sequence), got loss with "
+                f"{self.reference_length:g}; leave it out, or set kl.placement: reward"
+            )
         return self
 
 
@@ -228,6 +191,11 @@ class RLHFConfig(Config):
     def minibatch_rows(self) -> int:
         """Answers in one optimizer step."""
         return self.rows // self.ppo.minibatches
+
+    @model_validator(mode="after")
+    def _ensemble(self) -> RLHFConfig:
+        check_ensemble(self.reward_model, self.reward)
+        return self
 
     @model_validator(mode="after")
     def _sizes(self) -> RLHFConfig:

@@ -62,6 +62,14 @@ SCORES = (
         rows=("C3", "D15"),
     ),
     Metric(
+        name="score_disagreement", title="disagreement", group="reward", unit="reward",
+        formula="mean over answers of std_m s_m, s_m the normalised score of member m of an ensemble",
+        reduction=_SEQUENCES, mask="whole sequences",
+        reads="Present where reward.combine is not sum. Rising while the score rises: answers leave what the members "
+        "learned from, and the score is a guess; take min or mean_minus_std, raise β.",
+        rows=("B11", "D3"),
+    ),
+    Metric(
         name="gold_mean", title="gold", group="reward", unit="gold",
         formula="mean of the gold reward, which training never sees", reduction=_SEQUENCES, mask="whole sequences",
         reads="Quality. Rises with the score, then falls while the score goes on: over-optimisation. Take the "

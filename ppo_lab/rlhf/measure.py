@@ -55,6 +55,7 @@ def of_rewards(rollout: TextRollout, reward: Tensor) -> dict[str, Any]:
         "score_mean": float(rollout.score.mean()),
         "score_std": float(rollout.score.std(correction=0)),
         "raw_score_mean": float(rollout.raw_score.mean()),
+        "score_disagreement": None if rollout.score_spread is None else float(rollout.score_spread.mean()),
         "reward_mean": float(total.mean()),
         "non_score_reward": float((total - own).mean()),
         "ref_kl_sum": float(kl.mean()),

@@ -34,7 +34,7 @@ from .models.adapters import add_adapters
 from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
 from .models.recompute import recompute_blocks
-from .rewarding import RewardModel, build_scorer, check_sources, given, name_of, obtain_reward_models
+from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
 from .score import Reward, Scorer, call, load_callable
 from .sft import train_sft
 from .texts import Texts
@@ -136,7 +136,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
         add_adapters(policy, config.policy.lora, seed=seeding.key(config.seed, "adapters"))
     reference = Reference(copy_trainable(policy))
     reference_sha256 = hash_module(reference.policy)  # before a learner shards it
-    frozen: dict[str, nn.Module] = {name_of(i): judge.reader() for i, judge in judges.items()}
+    frozen: dict[str, nn.Module] = {name: judge.reader() for name, judge in judges.items()}
     frozen["reference"] = reference
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
     scorer = given(config, reward) if reward else build_scorer(config, callables, judges, learner)
@@ -234,7 +234,7 @@ def encoder(config: RLHFConfig, tokenizer: Any, context: int) -> Encode:
 
 
 def build_actor_critic(
-    config: RLHFConfig, policy: Any, tokenizer: Any, judges: dict[int, RewardModel]
+    config: RLHFConfig, policy: Any, tokenizer: Any, judges: dict[str, RewardModel]
 ) -> ActorCritic:
     """Policy with a value head, and the critic's trunk: from the reward model where that fits, else the policy's."""
     generator = seeding.generator(config.seed, "value head")

@@ -75,23 +75,22 @@ def check_sources(config: RLHFConfig) -> dict[int, Reward]:
 
 def obtain_reward_models(
     config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path
-) -> dict[int, RewardModel]:
-    """The reward models that the sources name, by source number: from this run's folder, made now, or loaded.
+) -> dict[str, RewardModel]:
+    """The reward models that the sources name, by `names_of`: from this run's folder, made now, or loaded.
 
     Raises:
         ConfigError: a model that is missing, or too weak on held-out pairs to start PPO on.
     """
-    models: dict[int, RewardModel] = {}
+    models: dict[str, RewardModel] = {}
     for i, source in enumerate(config.reward.sources):
-        if source.kind != "model":
-            continue
-        if source.path is None:
-            models[i] = _own(config, corpus, policy, tokenizer, folder)
-        else:
-            models[i] = _loaded(source.path, field=f"reward.sources.{i}.path", seed=config.seed)
-        quality = models[i].quality
-        if quality is not None:
-            require_quality(quality, config.reward_model)
+        for member, name in enumerate(names_of(config, i)):
+            if source.path is None:
+                models[name] = _own(config, corpus, policy, tokenizer, folder, member)
+            else:
+                models[name] = _loaded(source.path, field=f"reward.sources.{i}.path", seed=config.seed)
+            quality = models[name].quality
+            if quality is not None:
+                require_quality(quality, config.reward_model)
     return models
 
 
@@ -100,44 +99,51 @@ def _loaded(path: str, *, field: str, seed: int) -> RewardModel:
     return RewardModel(model, tokenizer, read_quality(resolve(path, field=field)))
 
 
-def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> RewardModel:
-    """The Bradley–Terry model of this run; rank 0 makes it, and all load it."""
-    once(lambda: _make(config, corpus, policy, tokenizer, folder))
+def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path, member: int) -> RewardModel:
+    """A Bradley–Terry model of this run; rank 0 makes it, and all load it."""
+    folder = folder if member == 0 else folder.with_name(f"{folder.name}_{member}")
+    once(lambda: _make(config, corpus, policy, tokenizer, folder, member))
     return _loaded(str(folder), field="reward_model.path", seed=config.seed)
 
 
-def _make(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path) -> None:
-    cfg, seed = config.reward_model, seeding.key(config.seed, "reward model")
+def _make(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path, member: int) -> None:
+    """Member 0 is the model of a run without an ensemble; the others have seeds of their own."""
+    cfg, base = config.reward_model, seeding.key(config.seed, "reward model")
+    seed = base if member == 0 else seeding.key(config.seed, "reward model", member)
     if not folder.exists():
         if cfg.path is None:
             own, model = tokenizer, build_reward_model(policy, seed=seed)
         else:
             model, own = load_reward_model(cfg.path, seed=seed), load_tokenizer(cfg.path, field="reward_model.path")
-        log.info("reward model: %d pairs, labels from %s", cfg.pairs, cfg.labels)
-        pairs = preference_pairs(config, corpus, seed=seed, answer=answers_of(config, policy, tokenizer))
+        log.info("reward model %d of %d: %d pairs, labels from %s", member + 1, cfg.members, cfg.pairs, cfg.labels)
+        drawn = base if cfg.member_pairs == "same" else seed
+        pairs = preference_pairs(config, corpus, seed=drawn, answer=answers_of(config, policy, tokenizer))
         quality = train_reward_model(model, own, pairs, cfg, seed=seed)
         log.info("reward model: held-out pair accuracy %.3f", quality.accuracy)
         save_folder(folder, model, own, quality.figures())
 
 
 def build_scorer(
-    config: RLHFConfig, callables: dict[int, Reward], models: dict[int, RewardModel], learner: Learner
+    config: RLHFConfig, callables: dict[int, Reward], models: dict[str, RewardModel], learner: Learner
 ) -> Scorer:
     """All sources behind one scorer. Reward models are asked through the learner, which owns their weights."""
     sources = []
     for i, source in enumerate(config.reward.sources):
         if i in callables:
-            name = source.path or source.kind
-            sources.append(Source(name, callables[i], source.weight))
-        else:
-            reward = ask(learner, name_of(i), models[i].tokenizer, config.reward.batch)
-            sources.append(Source(name_of(i), reward, source.weight, trusted=True))
+            sources.append(Source(source.path or source.kind, callables[i], source.weight))
+        for name in names_of(config, i):
+            reward = ask(learner, name, models[name].tokenizer, config.reward.batch)
+            sources.append(Source(name, reward, source.weight, trusted=True))
     return Scorer(sources, config.reward)
 
 
-def name_of(source: int) -> str:
-    """What the learner calls the model of a source."""
-    return f"reward_{source}"
+def names_of(config: RLHFConfig, source: int) -> list[str]:
+    """What the learner calls the models of a source: one, of the trained one as many as it has members."""
+    found = config.reward.sources[source]
+    if found.kind != "model":
+        return []
+    members = config.reward_model.members if found.path is None else 1
+    return [f"reward_{source}" if m == 0 else f"reward_{source}_{m}" for m in range(members)]
 
 
 def ask(learner: Learner, name: str, tokenizer: Any, batch: int) -> Reward:

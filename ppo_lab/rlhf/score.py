@@ -20,10 +20,11 @@ from torch import Tensor
 
 from ppo_lab.config.base import ConfigError
 from ppo_lab.config.language import RewardConfig
+from ppo_lab.core.averages import ensemble_score, ensemble_spread
 from ppo_lab.core.masking import select
 from ppo_lab.learners.collectives import standing
 
-from .rewards import final_score
+from .rewards import final_score, length_normalized
 
 Reward = Callable[..., Any]
 
@@ -76,15 +77,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Scores:
-    """Raw weighted sum and finished score ``(B,)``; process reward ``(B, T)`` or None."""
+    """Combined raw score and finished score ``(B,)``; process reward ``(B, T)`` or None; how far members are apart."""
 
     raw: Tensor
     final: Tensor
     token: Tensor | None
+    spread: Tensor | None = None  # (B,) deviation over the normalised scores of an ensemble
 
 
 class Scorer:
-    """Applies every source of a `RewardConfig`: normalise, weigh, sum, then clip and the missing-EOS rule."""
+    """Applies every source of a `RewardConfig`: normalise, combine, then clip and the missing-EOS rule."""
 
     def __init__(self, sources: Sequence[Source], cfg: RewardConfig):
         self.sources, self.cfg = list(sources), cfg
@@ -103,6 +105,11 @@ class Scorer:
             found.append(call(s.name, s.reward, prompts, responses, columns, steps, limit))
             if found[-1].dim() == 2:
                 self.per_token.add(i)
+                if self.cfg.combine != "sum":
+                    raise RewardError(
+                        f"reward {s.name} must give one score an answer under reward.combine {self.cfg.combine}, got "
+                        f"one a token; return ({len(responses)},), or use sum"
+                    )
         return found
 
     def fit(self, opinions: Sequence[Tensor]) -> None:
@@ -111,22 +118,32 @@ class Scorer:
             if raw.dim() == 1:
                 source.normalizer.update(raw)
 
-    def scores(self, opinions: Sequence[Tensor], stopped: Tensor) -> Scores:
-        """Combine raw opinions; ``stopped`` is False where the answer was cut at the cap."""
-        rows = len(stopped)
-        raw, combined = torch.zeros(rows), torch.zeros(rows)
+    def scores(self, opinions: Sequence[Tensor], stopped: Tensor, length: Tensor | None = None) -> Scores:
+        """Combine raw opinions; ``stopped`` is False where the answer was cut at the cap, ``length`` in tokens (B,)."""
+        whole = [(s, x) for s, x in zip(self.sources, opinions, strict=True) if x.dim() == 1]
+        said = [opinion for _, opinion in whole]
+        normal = said if self.cfg.normalize == "none" else [source.normalizer(x) for source, x in whole]
+        weights = [source.weight for source, _ in whole]
         token: Tensor | None = None
         for source, opinion in zip(self.sources, opinions, strict=True):
             if opinion.dim() == 2:
                 token = source.weight * opinion + (0 if token is None else token)
-                continue
-            raw = raw + source.weight * opinion
-            normalised = opinion if self.cfg.normalize == "none" else source.normalizer(opinion)
-            combined = combined + source.weight * normalised
+        raw, combined = (self._combined(x, weights, len(stopped)) for x in (said, normal))
         final = final_score(
             combined, stopped, clip=self.cfg.clip, missing_eos=self.cfg.missing_eos, penalty=self.cfg.penalty
         )
-        return Scores(raw=raw, final=final, token=token)
+        if self.cfg.divide_by == "length":
+            if length is None:
+                raise ValueError("reward.divide_by length needs the length of every answer, got none; pass length")
+            final = length_normalized(final, length)
+        apart = None if self.cfg.combine == "sum" else ensemble_spread(torch.stack(normal))
+        return Scores(raw=raw, final=final, token=token, spread=apart)
+
+    def _combined(self, scores: list[Tensor], weights: list[float], rows: int) -> Tensor:
+        """One score an answer, ``(B,)``, by ``reward.combine``."""
+        if self.cfg.combine == "sum":
+            return sum((w * x for w, x in zip(weights, scores, strict=True)), torch.zeros(rows))
+        return ensemble_score(torch.stack(scores), rule=self.cfg.combine, k=self.cfg.pessimism)
 
     def state(self) -> list[dict[str, float]]:
         """Normaliser statistics, for the checkpoint."""

@@ -16,7 +16,8 @@ from ppo_lab.records import Responses, StepBatch, TextRollout
 from ppo_lab.update import Leash
 
 from .assess import Lens, inputs_of, opinions, ref_kl_sum
-from .rewards import token_rewards
+from .placing import by_sentence, sentence_ends
+from .rewards import kl_price, token_rewards
 from .score import Scorer, mask_tokens
 from .texts import Texts
 
@@ -32,7 +33,11 @@ def judge(
     raw = texts.opinions(scorer, responses)
     if cfg.reward.normalize == "running":
         scorer.fit([learner.gather(opinion) for opinion in raw])
-    scores = scorer.scores(raw, responses.stopped)
+    scores = scorer.scores(raw, responses.stopped, responses.mask.sum(-1))
+    parts = None
+    if cfg.reward.placement == "sentences":
+        ends = sentence_ends(texts.tokenizer, responses.response, responses.mask)
+        parts = by_sentence(responses, ends, scores.final, lambda some: _score(some, scorer, texts))
     return TextRollout(
         responses=responses,
         old_logp=seen["logp"] if cfg.sampling.old_logp == "recompute" else responses.logp,
@@ -43,17 +48,43 @@ def judge(
         raw_score=scores.raw,
         score=scores.final,
         token_score=mask_tokens(scores, responses.mask),
+        score_spread=scores.spread,
+        parts=parts,
     )
 
 
-def rewards_of(rollout: TextRollout, *, beta: float, cfg: KLConfig) -> Tensor:
-    """r_t = -β·KL_t on each token and the score on the last, ``(B, T)``; β is 0 here where the KL is in the loss."""
-    in_reward = cfg.placement == "reward"
+def _score(responses: Responses, scorer: Scorer, texts: Texts) -> Tensor:
+    """The finished score of answers, ``(B,)``."""
+    return scorer.scores(texts.opinions(scorer, responses), responses.stopped, responses.mask.sum(-1)).final
+
+
+def rewards_of(rollout: TextRollout, *, beta: float, cfg: KLConfig, placement: str = "last") -> Tensor:
+    """r_t = -β·KL_t on each token and the score where ``placement`` has it, ``(B, T)``.
+
+    β is 0 here where the KL is in the loss. ``sentences`` takes the parts that `judge` made.
+    """
+    score, mask, extra = rollout.score, rollout.responses.mask, [rollout.token_score]
+    if placement == "sentences":
+        if rollout.parts is None:
+            raise ValueError("placement sentences needs a rollout judged under reward.placement: sentences; judge again")
+        score, placement = torch.zeros_like(score), "last"
+        extra.append(rollout.parts)
     reward = token_rewards(
-        rollout.score, rollout.old_logp, rollout.ref_logp, rollout.responses.mask,
-        beta=beta if in_reward else 0.0, estimator=cfg.estimator if in_reward else "k1",
+        score, rollout.old_logp, rollout.ref_logp, mask, beta=price_of(beta, mask, cfg),
+        estimator=cfg.estimator if cfg.placement == "reward" else "k1", placement=placement,
     )  # fmt: skip
-    return reward if rollout.token_score is None else reward + rollout.token_score
+    for more in extra:
+        reward = reward if more is None else reward + more
+    return reward
+
+
+def price_of(beta: float, mask: Tensor, cfg: KLConfig) -> float | Tensor:
+    """What a nat costs in the reward: β, 0 where the KL is in the loss, or (B,) under ``kl.reference_length``."""
+    if cfg.placement == "loss":
+        return 0.0
+    if cfg.reference_length is None:
+        return beta
+    return kl_price(beta, mask.sum(-1), reference_length=cfg.reference_length)
 
 
 def advantages(rollout: TextRollout, reward: Tensor, cfg: PPOConfig) -> tuple[Tensor, Tensor]:
