@@ -15,7 +15,7 @@ from torch import Tensor
 from ppo_lab.core.masking import masked_sum, select
 from ppo_lab.records import StepMetrics, TextRollout, take
 from ppo_lab.rlhf.assess import opinions, ref_kl_sum
-from ppo_lab.rlhf.steps import advantages, rewards_of
+from ppo_lab.rlhf.steps import advantages, price_of, rewards_of
 
 if TYPE_CHECKING:
     from ppo_lab.rlhf.train import Run
@@ -77,7 +77,7 @@ def padding_error(run: Run, rollout: TextRollout, rows: int = 16) -> float:
 
 def _credit(run: Run, rollout: TextRollout) -> tuple[Tensor, Tensor]:
     """Token rewards and advantages."""
-    reward = rewards_of(rollout, beta=run.beta, cfg=run.config.kl)
+    reward = rewards_of(rollout, beta=run.beta, cfg=run.config.kl, placement=run.config.reward.placement)
     return reward, advantages(rollout, reward, run.config.ppo)[0]
 
 
@@ -91,8 +91,8 @@ def entropy_error(rollout: TextRollout, vocabulary: int) -> float:
 def sum_error(run: Run, rollout: TextRollout, beta: float) -> float:
     """Largest gap between the sum of a row's token rewards and score − β·KL."""
     mask, cfg = rollout.responses.mask, run.config.kl
-    total = masked_sum(rewards_of(rollout, beta=beta, cfg=cfg), mask, dim=-1)
-    price = beta if cfg.placement == "reward" else 0.0
+    reward = rewards_of(rollout, beta=beta, cfg=cfg, placement=run.config.reward.placement)
+    total, price = masked_sum(reward, mask, dim=-1), price_of(beta, mask, cfg)
     wanted = rollout.score - price * ref_kl_sum(rollout.old_logp, rollout.ref_logp, mask)
     if rollout.token_score is not None:
         wanted = wanted + masked_sum(rollout.token_score, mask, dim=-1)

@@ -45,12 +45,13 @@ def answer(learner: Learner, held: HeldOut, *, seed: int, greedy: bool) -> Respo
 def judged(learner: Learner, held: HeldOut, responses: Responses, cfg: RLHFConfig) -> dict[str, Any]:
     """Score, gold, KL and words of these answers; the normalisers are read, never fed."""
     seen = opinions(learner, responses, held.lens)
-    scores = held.scorer.scores(held.texts.opinions(held.scorer, responses), responses.stopped)
+    opinion, length = held.texts.opinions(held.scorer, responses), responses.mask.sum(-1)
+    scores = held.scorer.scores(opinion, responses.stopped, length)
     prompts, words = held.texts.prompts_of(responses), held.texts.responses_of(responses)
     judged: dict[str, Any] = {
         "score": scores.final,
         "ref_kl_sum": ref_kl_sum(seen["logp"], seen["ref_logp"], responses.mask),
-        "length": responses.mask.sum(-1),
+        "length": length,
         "prompt": prompts,
         "response": words,
     }

@@ -73,13 +73,27 @@ def length_normalized(score: Tensor, length: Tensor) -> Tensor:
     return select(upcast(score), length > 0) / length.clamp(min=1)
 
 
+def kl_price(beta: float, length: Tensor, *, reference_length: float) -> Tensor:
+    r"""Price of a nat in an answer of L tokens, :math:`\beta L_{ref} / L`. (B,) -> (B,), in units of the score.
+
+    An answer then pays for its *mean* KL a token, as if it had L_ref tokens. That is not neutral: with the summed KL
+    the best policy is :math:`\pi_{ref}\, e^{R/\beta}` whatever the length, here long answers are on a longer leash
+    (`ppo_lab.exact.lengths.scaled_optimum`). Higher ``reference_length``: every nat costs more.
+
+    >>> kl_price(0.1, torch.tensor([4, 16]), reference_length=4.0)
+    tensor([0.1000, 0.0250])
+    """
+    check_range("reference_length", reference_length, 0, math.inf, fix="give the mean length of the reference's answers")
+    return beta * reference_length / length.clamp(min=1)
+
+
 def token_rewards(
     score: Tensor,
     logp: Tensor,
     ref_logp: Tensor,
     mask: Tensor,
     *,
-    beta: float,
+    beta: float | Tensor,
     estimator: str = "k1",
     placement: str = "last",
 ) -> Tensor:
@@ -92,7 +106,7 @@ def token_rewards(
         score: finished scores (B,), see `final_score`; of a row without a valid token it is dropped.
         logp, ref_logp: (B, T), of the policy *at rollout* and of the reference.
         mask: (B, T) bool, the response's tokens, stop token included.
-        beta: price of a nat of KL, in units of the score.
+        beta: price of a nat of KL, in units of the score; (B,) where answers pay differently, see `kl_price`.
         estimator: k1, k2 or k3 of `ppo_lab.core.kl`; k3 in the reward can point the wrong way.
         placement: ``last`` puts the score on the last valid token, ``spread`` an equal share on every one.
 
@@ -107,7 +121,8 @@ def token_rewards(
     check_shapes(logp=logp, ref_logp=ref_logp, mask=mask)
     check_shapes(**{"mask[:, 0]": mask[..., 0], "score": score})
     estimate = {"k1": kl.k1, "k2": kl.k2, "k3": kl.k3}[estimator]
-    penalty = beta * estimate(select(logp, mask), select(ref_logp, mask))
+    price = beta[..., None] if isinstance(beta, Tensor) else beta
+    penalty = price * estimate(select(logp, mask), select(ref_logp, mask))
     score = upcast(score)[..., None].expand(mask.shape)
     if placement == "last":
         return select(score, last_step(mask)) - penalty

@@ -101,7 +101,7 @@ class Run:
                 rollout = judge(learner, take(responses, rows), self.scorer, self.texts, parts.lens, cfg)
                 rollout = learner.gather(rollout)
                 # 3 KL on each token, the score on the last
-                reward = rewards_of(rollout, beta=self.beta, cfg=cfg.kl)
+                reward = rewards_of(rollout, beta=self.beta, cfg=cfg.kl, placement=cfg.reward.placement)
                 # 4 credit flows back
                 advantage, target = advantages(rollout, reward, cfg.ppo)
                 # 5 one batch, complete, the same on every rank

@@ -23,11 +23,12 @@ Row = dict[str, Any]
 
 
 def from_grammar(cfg: CorpusConfig, seed: int) -> Corpus:
-    """``cfg.size`` different texts of ``cfg.sentences`` sentences each."""
+    """``cfg.size`` different texts of ``cfg.sentences`` sentences each, or of a number drawn from that range."""
     rng = random.Random(seeding.key("corpus", "grammar", seed))
     texts: dict[str, None] = {}
     while len(texts) < cfg.size:
-        texts.setdefault(grammar.write(rng, sentences=cfg.sentences))
+        drawn = cfg.sentences if isinstance(cfg.sentences, int) else rng.randint(*cfg.sentences)
+        texts.setdefault(grammar.write(rng, sentences=drawn))
     return split_by_prompt(list(texts), cfg, seed)
 
 
