@@ -1,4 +1,4 @@
-"""A Markov decision process as three tables, and four of them to learn on. S states, A actions, float64."""
+"""A Markov decision process as three tables, and five of them to learn on. S states, A actions, float64."""
 
 from __future__ import annotations
 
@@ -114,6 +114,37 @@ def corridor(
                     reward[s, action] += chance * (right if move == RIGHT else left)
     first = torch.zeros(states, dtype=torch.float64)
     first[(states - 1) // 2 if start is None else start] = 1.0
+    return MDP(transition=transition, reward=reward, start=first, gamma=gamma, limit=limit)
+
+
+def chain(
+    states: int = 12, *, goal: float = 1.0, slack: float = 0.0, gamma: float = 0.99, limit: int | None = None
+) -> MDP:
+    r"""A corridor without patience: action 1 goes one right, action 0 back to the start; only the far end pays.
+
+    A policy that picks at random gets there once in about :math:`2^S` episodes of S steps, so that reward alone shows
+    nothing to climb.
+
+    Args:
+        states: S, steps to the goal. More: rarer.
+        goal: what the last state's action 1 pays; it ends the episode.
+        slack: what going back pays. Higher: a better reason to stay.
+        gamma, limit: as in `MDP`.
+
+    Source: the chain of Strens 2000 without its noise; Osband et al. 2016, Deep exploration by bootstrapped DQN.
+
+    >>> world = chain(3)
+    >>> world.transition[1].argmax(-1).tolist(), world.reward.tolist()
+    ([0, 2], [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    """
+    if states < 1:
+        raise ValueError(f"chain needs states >= 1, got {states}; try 12")
+    transition = torch.zeros(states, 2, states, dtype=torch.float64)
+    transition[:, LEFT, 0] = 1.0
+    transition[range(states - 1), RIGHT, range(1, states)] = 1.0
+    reward = torch.zeros(states, 2, dtype=torch.float64)
+    reward[:, LEFT], reward[-1, RIGHT] = slack, goal
+    first = torch.eye(states, dtype=torch.float64)[0]
     return MDP(transition=transition, reward=reward, start=first, gamma=gamma, limit=limit)
 
 
