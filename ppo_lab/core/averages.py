@@ -52,7 +52,8 @@ def ensemble_spread(scores: Tensor) -> Tensor:
     >>> ensemble_spread(torch.tensor([[1.0, 3.0], [3.0, 3.0]]))
     tensor([1., 0.])
     """
-    return torch.std(upcast(scores), dim=0, correction=0)
+    scores = upcast(scores)
+    return torch.sqrt((scores - scores.mean(0)).square().mean(0))
 
 
 def moving_average(average: Tensor, x: Tensor, *, decay: float) -> Tensor:
