@@ -71,7 +71,8 @@ def setup_for(model: str, chosen: dict[str, Any]) -> Any:
 
 def shape_for(model: str) -> Any:
     """A known shape by name, or that of a model's folder."""
-    from ppo_lab.scale.memory.shape import named, shape_of
+    from ppo_lab.scale.memory.reading import shape_of
+    from ppo_lab.scale.memory.shape import named
 
     if (Path(model) / "config.json").is_file():
         from transformers import AutoConfig

@@ -3,6 +3,7 @@
 =============  =====================================================================================
 `zero`         ZeRO's own arithmetic: weights, gradients, optimizer under stages 0 to 3
 `shape`        sizes of a transformer, and how many weights they make
+`reading`      the shape of any decoder that transformers knows
 `activations`  what a forward keeps for the backward pass; logits; the key-value cache
 `setup`        everything a plan depends on
 `planner`      `plan`: four models on one device, part by part and phase by phase; what to change first
@@ -14,8 +15,9 @@
 
 from ppo_lab.scale.memory.activations import activation_bytes, cache_bytes, kept_bytes, logits_bytes
 from ppo_lab.scale.memory.planner import Plan, advice, choose_batches, plan
+from ppo_lab.scale.memory.reading import shape_of
 from ppo_lab.scale.memory.setup import Setup, bubble
-from ppo_lab.scale.memory.shape import SHAPES, Shape, shape_of
+from ppo_lab.scale.memory.shape import SHAPES, Shape
 from ppo_lab.scale.memory.zero import zero_bytes
 
 __all__ = ["SHAPES", "Plan", "Setup", "Shape", "activation_bytes", "advice", "bubble", "cache_bytes", "choose_batches",

@@ -1,7 +1,7 @@
 """What a forward keeps for the backward pass, and what sampling keeps: activations, logits, the key-value cache.
 
-The items are those that autograd saves for transformers' Llama and GPT-2 with fused attention, which keeps no matrix of
-scores. Counted on live models by `measure.saved_bytes`; a test holds the two together.
+The items are those that autograd saves for transformers' decoders. Counted on live models of many families by
+`measure.saved_bytes`; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -36,22 +36,31 @@ def block_items(shape: Shape, *, length: int, precision: str = "bf16") -> tuple[
     """What one block keeps for one token of a sequence of ``length``, item by item.
 
     In half precision RMSNorm works in float32 and keeps its upcast input. Fused attention keeps queries, keys, values
-    and its output (keys and values repeated to all heads), one float32 a head, and the padding mask as numbers.
+    and its output (keys and values repeated to all heads), one float32 a head, and the padding mask as numbers; the
+    other kind keeps the scores, and their softmax in float32.
     """
-    e, d, f = size_of(precision), shape.width, shape.inner
-    if shape.gated:
-        norm = (4 if e == 2 else e) + e + e  # input, normalised, scaled
-        inner, norms = 4 * f, Item("two norms: input, normalised, scaled", 2 * (norm * d + 4), False)
-    else:
-        inner, norms = 5 * f, Item("two norms: input and output", 2 * (2 * e * d + 2 * e), False)
-    what = "gate, its SiLU, up, their product" if shape.gated else "before, three pieces of, and after GELU"
+    e, q, f = size_of(precision), shape.q_width, shape.inner
+    pieces = shape.pieces or (4 if shape.gated else 5)
+    scores = shape.heads * length * (e if e == 4 else 4 + e)
     return (
-        norms,
-        Item("queries, keys, values", 3 * e * d, True),
-        Item("attention output and its sums", e * d + 4 * shape.heads, True),
-        Item("padding mask", e * length, False),
-        Item(f"feed-forward: {what}", e * inner, True),
-    )
+        Item("norms: what they read and write", shape.norms * norm_bytes(shape, precision=precision), False),
+        Item("queries, keys, values", e * (3 * q + (q + 2 * shape.kv_width if shape.turned else 0)), True),
+        Item("their norms", (4 + e) * (q + shape.kv_width) if shape.head_norms else 0, True),
+        Item("attention output and its sums" if shape.fused else "attention output and scores",
+             e * q + (4 * shape.heads if shape.fused else scores), True),
+        Item("padding mask", e * length if shape.fused else 0, False),
+        Item("feed-forward: before, inside and after its activation", e * pieces * f, True),
+    )  # fmt: skip
+
+
+def norm_bytes(shape: Shape, *, precision: str) -> float:
+    """What one norm keeps for one token: input and output, and for RMSNorm what is between (its input in float32)."""
+    e = size_of(precision)
+    if shape.norm:
+        return shape.norm[e == 2] * shape.width
+    if shape.gated:
+        return (4 + e + e) * shape.width + 4
+    return 2 * e * shape.width + 2 * e
 
 
 def block_bytes(shape: Shape, *, length: int, precision: str = "bf16", tensor: int = 1) -> float:
@@ -115,8 +124,8 @@ def activation_bytes(
     if recompute_every and blocks:
         entry = size_of(precision) * shape.width
         kept = kept_bytes(blocks, one, entry, every=recompute_every) - (0 if peak else one)
-    norm = block_items(shape, length=length, precision=precision)[0].bytes / 2
-    last = norm - size_of(precision) * shape.width  # of the final norm's result only the response goes on
+    # of the final norm's result only the response goes on
+    last = norm_bytes(shape, precision=precision) - size_of(precision) * shape.width
     return tokens * (kept + last)
 
 

@@ -1,10 +1,19 @@
-"""Sizes of a transformer, and how many weights they make. Exact for Llama-like models and GPT-2 (a test counts)."""
+"""Sizes of a transformer, and how many weights they make: by formula for Llama and GPT-2, else as `reading` counted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Counted on a model: of its largest block, of all below the heads, of all; (in, out) of a block's matrices."""
+
+    block: int
+    trunk: int
+    parameters: int
+    matrices: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +22,8 @@ class Shape:
 
     ``kv_heads`` below ``heads``: grouped queries, whose keys and values are narrower. ``gated``: a feed-forward part of
     three matrices (Llama) instead of two with biases (GPT-2). ``positions``: rows of a learned position table; 0 where
-    positions are rotated in. ``tied``: the output layer is the input embedding.
+    positions are rotated in. ``tied``: the output layer is the input embedding. The others are left out for Llama and
+    GPT-2: `shape_of` reads them.
     """
 
     layers: int
@@ -25,25 +35,40 @@ class Shape:
     gated: bool = True
     tied: bool = False
     positions: int = 0
+    head: int | None = None  # width of one head, where it is not width / heads
+    norm: tuple[float, float] | None = None  # bytes a number that a norm keeps, (float32, half); None: RMS where gated
+    norms: int = 2  # of a block, over its width
+    head_norms: bool = False  # queries and keys are normed too
+    pieces: int | None = None  # how often a block keeps ``inner`` numbers; None: 4 where it is gated, else 5
+    fused: bool = True  # attention keeps no matrix of scores
+    turned: bool = False  # one matrix for queries, keys and values, which are kept before and after rotation
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "kv_heads", "inner", "vocabulary"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}; see SHAPES for real models")
-        if self.width % self.heads or self.heads % self.kv_heads:
+        if (self.head is None and self.width % self.heads) or self.heads % self.kv_heads:
             raise ValueError(
                 f"heads must divide width and kv_heads must divide heads, got width {self.width}, heads {self.heads}, "
                 f"kv_heads {self.kv_heads}; a head is usually 64 or 128 wide"
             )
 
     @property
+    def q_width(self) -> int:
+        """Numbers in the queries of one token, over all heads."""
+        return (self.head or self.width // self.heads) * self.heads
+
+    @property
     def kv_width(self) -> int:
         """Numbers in the keys of one token, over all heads."""
-        return self.width // self.heads * self.kv_heads
+        return self.q_width // self.heads * self.kv_heads
 
     @property
     def matrices(self) -> tuple[tuple[int, int], ...]:
         """(in, out) of each matrix product of a block: what LoRA adapts."""
+        if self.weights:
+            return self.weights.matrices
         d, kv, f = self.width, self.kv_width, self.inner
         attention = ((d, d), (d, kv), (d, kv), (d, d)) if self.gated else ((d, 3 * d), (d, d))
         return (*attention, *(((d, f), (d, f), (f, d)) if self.gated else ((d, f), (f, d))))
@@ -51,6 +76,8 @@ class Shape:
     @property
     def block(self) -> int:
         """Weights of one block: its matrices, biases and norms."""
+        if self.weights:
+            return self.weights.block
         biases = 0 if self.gated else sum(out for _, out in self.matrices)
         norms = 2 * self.width if self.gated else 4 * self.width
         return sum(a * b for a, b in self.matrices) + biases + norms
@@ -67,6 +94,8 @@ class Shape:
         >>> SHAPES["7B"].trunk
         6607343616
         """
+        if self.weights:
+            return self.weights.trunk
         norm = self.width if self.gated else 2 * self.width
         return self.embedding + self.positions * self.width + self.layers * self.block + norm
 
@@ -77,6 +106,8 @@ class Shape:
         >>> SHAPES["7B"].parameters, SHAPES["70B"].parameters
         (6738415616, 68976648192)
         """
+        if self.weights:
+            return self.weights.parameters
         return self.trunk + (0 if self.tied else self.embedding)
 
     def adapters(self, rank: int) -> int:
@@ -106,22 +137,3 @@ def named(name: str) -> Shape:
         return SHAPES[name]
     near = get_close_matches(name.upper(), SHAPES, n=1, cutoff=0.3) or [", ".join(SHAPES)]
     raise ValueError(f"model {name!r} is no known shape; did you mean {near[0]}? A folder with config.json works too")
-
-
-def shape_of(config: Any) -> Shape:
-    """The shape behind a Hugging Face config (Llama-like or GPT-2), or behind a model that has one.
-
-    Raises:
-        ValueError: a family whose blocks are built otherwise.
-    """
-    config = getattr(config, "config", config)
-    if config.model_type == "gpt2":
-        d = config.n_embd
-        return Shape(layers=config.n_layer, width=d, heads=config.n_head, kv_heads=config.n_head,
-                     inner=config.n_inner or 4 * d, vocabulary=config.vocab_size, gated=False,
-                     tied=config.tie_word_embeddings, positions=config.n_positions)  # fmt: skip
-    if config.model_type in ("llama", "mistral"):
-        return Shape(layers=config.num_hidden_layers, width=config.hidden_size, heads=config.num_attention_heads,
-                     kv_heads=config.num_key_value_heads, inner=config.intermediate_size,
-                     vocabulary=config.vocab_size, tied=config.tie_word_embeddings)  # fmt: skip
-    raise ValueError(f"model_type must be llama, mistral or gpt2, got {config.model_type!r}; write its Shape by hand")
