@@ -15,13 +15,14 @@ from difflib import get_close_matches
 
 from ppo_lab.metrics.control import CONTROL
 from ppo_lab.metrics.evaluation import EVALUATION
+from ppo_lab.metrics.lengths import LENGTHS
 from ppo_lab.metrics.log import decode, encode, read, truncate, write_line
 from ppo_lab.metrics.metric import GROUPS, PEERS, Metric
 from ppo_lab.metrics.rollout import COST, CRITIC, REFERENCE, SCORES, TEXT
 from ppo_lab.metrics.update import UPDATE
 
 REGISTRY: dict[str, Metric] = {
-    entry.name: entry for entry in SCORES + EVALUATION + REFERENCE + TEXT + UPDATE + CRITIC + COST + CONTROL
+    entry.name: entry for entry in SCORES + EVALUATION + REFERENCE + TEXT + LENGTHS + UPDATE + CRITIC + COST + CONTROL
 }
 
 __all__ = ["GROUPS", "PEERS", "REGISTRY", "Metric", "group", "metric", "decode", "encode", "read",

@@ -39,12 +39,17 @@ def vader(prompts: Sequence[str], responses: Sequence[str], **columns: Any) -> T
     return torch.tensor([_analyzer().polarity_scores(text)["compound"] for text in texts])
 
 
-def grammatical_share(texts: Sequence[str], *, sentences: int = 1) -> float:
+def grammatical_share(texts: Sequence[str], *, sentences: int | tuple[int, int] = 1) -> float:
     """Share of texts that the grammar could have written, in exactly so many sentences; 0 of 0 texts is NaN.
+
+    Where the number is a range, a text may have been cut at the cap: what it finished is judged, however little.
 
     >>> grammatical_share(["the cast of this film is lovely and it is long .", "lovely lovely lovely"])
     0.5
     """
     if not texts:
         return float("nan")
-    return sum(is_grammatical(text, sentences=sentences) for text in texts) / len(texts)
+    if isinstance(sentences, int):
+        return sum(is_grammatical(text, sentences=sentences) for text in texts) / len(texts)
+    whole = [text[: text.rfind(".") + 1] for text in texts]
+    return sum(is_grammatical(text, sentences=max(1, text.count("."))) for text in whole) / len(texts)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ppo_lab.core.masking import masked_sum
 from ppo_lab.metrics.cost import Clock, peak_memory_mb
 from ppo_lab.metrics.credit import of_credit
-from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics
+from ppo_lab.records import LengthMetrics, StepMetrics, TextRollout, UpdateMetrics
 
 from .assess import distinct, mean_length, ref_kl_sum, sampler_gap
 
@@ -25,6 +25,7 @@ def measure(
     beta: float,
     rates: tuple[float, float],
     clock: Clock,
+    lengths: LengthMetrics | None = None,
 ) -> StepMetrics:
     """All metrics of a step over the answers of all ranks; token means run over valid tokens only."""
     mask = rollout.responses.mask
@@ -41,6 +42,7 @@ def measure(
         seconds_score=clock.laps["score"],
         seconds_update=clock.laps["update"],
         peak_memory_mb=peak_memory_mb(),
+        lengths=lengths,
     )
 
 

@@ -83,7 +83,7 @@ def kl_price(beta: float, length: Tensor, *, reference_length: float) -> Tensor:
     >>> kl_price(0.1, torch.tensor([4, 16]), reference_length=4.0)
     tensor([0.1000, 0.0250])
     """
-    check_range("reference_length", reference_length, 0, math.inf, fix="give the mean length of the reference's answers")
+    check_range("reference_length", reference_length, 0, math.inf, fix="give the reference's mean length")
     return beta * reference_length / length.clamp(min=1)
 
 

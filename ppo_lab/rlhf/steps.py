@@ -66,7 +66,7 @@ def rewards_of(rollout: TextRollout, *, beta: float, cfg: KLConfig, placement: s
     score, mask, extra = rollout.score, rollout.responses.mask, [rollout.token_score]
     if placement == "sentences":
         if rollout.parts is None:
-            raise ValueError("placement sentences needs a rollout judged under reward.placement: sentences; judge again")
+            raise ValueError("placement sentences needs a score in parts, got none; set reward.placement")
         score, placement = torch.zeros_like(score), "last"
         extra.append(rollout.parts)
     reward = token_rewards(

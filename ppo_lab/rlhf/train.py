@@ -26,6 +26,7 @@ from ppo_lab.update import ppo_update
 from .assess import make_assess
 from .evaluate import evaluate
 from .generate import generate, trim
+from .lengths import of_lengths
 from .measure import Clock, measure
 from .prepare import prepare
 from .score import Reward
@@ -195,7 +196,10 @@ class Run:
     ) -> StepMetrics:
         cfg = self.config
         rates = (cfg.optimizer.actor_rate * multipliers[0], cfg.optimizer.critic_rate * multipliers[1])
-        metrics = measure(self.step, rollout, reward, advantage, target, update, beta=beta, rates=rates, clock=clock)
+        lengths = of_lengths(rollout, reward, advantage, cap=cfg.sampling.max_new_tokens,
+                             centred=cfg.ppo.standardize != "none")  # fmt: skip
+        metrics = measure(self.step, rollout, reward, advantage, target, update, beta=beta, rates=rates, clock=clock,
+                          lengths=lengths)  # fmt: skip
         better = False
         with self.logbook.saving_on_error(self):
             try:

@@ -39,4 +39,7 @@ def load_corpus(cfg: CorpusConfig, *, seed: int, sources: dict[str, Source] | No
     fewest, most = cfg.prompt_words
     if fewest > most:
         raise ConfigError(f"corpus.prompt_words must be [fewest, most], got {[fewest, most]}; use {[most, fewest]}")
+    if not isinstance(cfg.sentences, int) and cfg.sentences[0] > cfg.sentences[1]:
+        turned = [*reversed(cfg.sentences)]
+        raise ConfigError(f"corpus.sentences must be [fewest, most], got {[*cfg.sentences]}; use {turned}")
     return known[cfg.kind](cfg, seed)
