@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from .base import Config
 from .ppo import CheckpointConfig, LogConfig, OptimizerConfig, PPOConfig
-from .reward import RewardConfig, RewardModelConfig, check_ensemble
+from .reward import RewardConfig, RewardModelConfig, check_ensemble, check_objectives
 from .scale import LearnerConfig, LoRAConfig
 
 
@@ -195,6 +195,7 @@ class RLHFConfig(Config):
     @model_validator(mode="after")
     def _ensemble(self) -> RLHFConfig:
         check_ensemble(self.reward_model, self.reward)
+        check_objectives(self.reward)
         return self
 
     @model_validator(mode="after")

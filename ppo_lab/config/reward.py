@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from .base import Config
 
+ENSEMBLES = ("mean", "min", "mean_minus_std")  # rules whose sources judge the same thing
 
 class RewardModelConfig(Config):
     """Bradley–Terry training of a scalar reward model on preference pairs."""
@@ -51,17 +52,26 @@ class RewardSource(Config):
     )
     path: str | None = Field(None, description="Model folder or hub name, or the callable; None: the trained one.")
     weight: float = Field(1.0, description="Multiplies this reward. Higher: it counts more against the others.")
+    least: float | None = Field(
+        None, description="What the normalised score should reach. combine chebyshev: distances count from here (None: "
+        "0); constraint: the one source that has it comes first. Higher: stricter.",
+    )  # fmt: skip
 
 
 class RewardConfig(Config):
     """From several opinions to one score a response: normalise, weigh, sum, clip, missing-EOS rule."""
 
     sources: tuple[RewardSource, ...] = Field((RewardSource(),), min_length=1, description="What is combined.")
-    combine: Literal["sum", "mean", "min", "mean_minus_std"] = Field(
+    combine: Literal["sum", "mean", "min", "mean_minus_std", "chebyshev", "constraint"] = Field(
         "sum",
         description="From the normalised scores of all sources and members to one: sum, after their weights; mean, min "
-        "or mean - pessimism * std of an ensemble, unweighted.",
+        "or mean - pessimism * std of an ensemble, unweighted; of several objectives: chebyshev, the worst weighted "
+        "distance from least; constraint, the source with least first (core.several).",
     )
+    floor: float = Field(
+        -10.0, description="combine constraint: what the other rewards hardly ever fall below; a violation scores "
+        "less. Higher: a smaller step at the border.",
+    )  # fmt: skip
     pessimism: NonNegativeFloat = Field(
         1.0, description="k of mean_minus_std. Higher: what the members disagree on is worth less."
     )
@@ -98,12 +108,12 @@ def check_ensemble(reward_model: RewardModelConfig, reward: RewardConfig) -> Non
             f"reward_model.members must be 1 where no source is the trained reward model, got {members}; add a "
             "source of kind model without a path to reward.sources"
         )
-    if members > 1 and rule == "sum":
+    if members > 1 and rule not in ENSEMBLES:
         raise ValueError(
-            f"reward.combine must be mean, min or mean_minus_std with reward_model.members {members} (a sum would "
-            "multiply the scale of the score), got sum; use mean"
+            f"reward.combine must be mean, min or mean_minus_std with reward_model.members {members} (they judge "
+            f"the same thing), got {rule}; use mean"
         )
-    if rule in ("mean", "min", "mean_minus_std"):
+    if rule in ENSEMBLES:
         voters = len(sources) + (members - 1) * sum(s.kind == "model" and s.path is None for s in sources)
         if voters < 2:
             raise ValueError(
@@ -116,3 +126,23 @@ def check_ensemble(reward_model: RewardModelConfig, reward: RewardConfig) -> Non
                 f"reward.sources must all have weight 1 under reward.combine {rule} (its members count alike), got "
                 f"{weight:g}; leave the weights out, or use sum"
             )
+
+
+def check_objectives(reward: RewardConfig) -> None:
+    """Refuse several objectives that lack a weight or a constraint."""
+    rule, sources = reward.combine, reward.sources
+    if rule == "chebyshev" and (len(sources) < 2 or min(s.weight for s in sources) <= 0):
+        raise ValueError(
+            f"reward.combine chebyshev needs at least two sources of positive weight, got weights "
+            f"{[s.weight for s in sources]}; leave out what is not to count"
+        )
+    first = [i for i, s in enumerate(sources) if s.least is not None]
+    if rule == "constraint" and (len(first) != 1 or len(sources) < 2):
+        raise ValueError(
+            f"reward.combine constraint needs exactly one of at least two sources with least, got {len(first)} of "
+            f"{len(sources)}; set reward.sources.N.least where it must be kept"
+        )
+    if rule not in ("chebyshev", "constraint") and first:
+        raise ValueError(
+            f"reward.sources.{first[0]}.least is for reward.combine chebyshev or constraint, got {rule}; remove it"
+        )

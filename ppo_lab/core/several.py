@@ -65,29 +65,31 @@ def chebyshev(
     return above.amin(-1) + sum_weight * above.sum(-1)
 
 
-def lexicographic(scores: Tensor, weights: Sequence[float] | Tensor, *, first: int, least: float) -> Tensor:
+def lexicographic(
+    scores: Tensor, weights: Sequence[float] | Tensor, *, first: int, least: float, floor: float
+) -> Tensor:
     r"""One objective comes first, (N, K) -> (N,): below ``least`` only how far below counts.
 
-    Where :math:`f_{first} \ge least` the weighted sum of the others; elsewhere the lowest of those sums in the batch,
-    less the violation and 1. So no violation outranks any answer that keeps the constraint, in this batch.
+    Where :math:`f_{first} \ge least` the weighted sum of the others, at least ``floor``; elsewhere ``floor`` less the
+    violation. So no violation outranks an answer that keeps the constraint, whatever else it brings.
 
     Args:
         scores: (N, K).
         weights: K numbers; that of ``first`` is not used.
         first: which column is the constraint, as safety.
         least: what it must reach. Higher: stricter.
+        floor: a sum that the others hardly ever fall below. Higher: a smaller step at the border, and what lies under
+            it is no longer told apart.
 
-    >>> lexicographic(torch.tensor([[9.0, 0.2], [1.0, 0.8], [2.0, 0.9]]), [1.0, 1.0], first=1, least=0.5)
+    >>> lexicographic(torch.tensor([[9.0, 0.2], [1.0, 0.8], [2.0, 0.9]]), [1.0, 1.0], first=1, least=0.5, floor=0.0)
     tensor([-0.3000,  1.0000,  2.0000])
     """
     scores, w = _pair(scores, weights, "weights")
     check_range("first", first, 0, scores.shape[-1] - 1, fix="name a column")
     others = w.clone()
     others[first] = 0
-    rest, short = (scores * others).sum(-1), (least - scores[..., first]).clamp(min=0)
-    if not len(rest):
-        return rest
-    return torch.where(short > 0, rest.min() - 1 - short, rest)
+    short = (least - scores[..., first]).clamp(min=0)
+    return torch.where(short > 0, floor - short, (scores * others).sum(-1).clamp(min=floor))
 
 
 def lagrangian(scores: Tensor, weights: Sequence[float] | Tensor, *, first: int, least: float, price: float) -> Tensor:

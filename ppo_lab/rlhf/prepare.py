@@ -18,6 +18,7 @@ from torch import nn
 from ppo_lab import seeding
 from ppo_lab.checkpoint import hash_module
 from ppo_lab.config import ConfigError, RLHFConfig
+from ppo_lab.config.callables import load_callable
 from ppo_lab.learners import Learner, processes
 from ppo_lab.learners.collectives import once
 from ppo_lab.learners.ddp import DDPLearner
@@ -35,7 +36,7 @@ from .models.build import build_policy, context_of, load_policy, load_tokenizer,
 from .models.folders import save_folder
 from .models.recompute import recompute_blocks
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
-from .score import Reward, Scorer, call, load_callable
+from .score import Reward, Scorer, call
 from .sft import train_sft
 from .texts import Texts
 from .tokens import first_difference, pad_id, same_tokenizer, stop_ids, token_ids, word_tokenizer

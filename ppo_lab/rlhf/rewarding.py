@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ppo_lab import seeding
 from ppo_lab.config import ConfigError, RLHFConfig
+from ppo_lab.config.callables import load_callable
 from ppo_lab.learners import Learner
 from ppo_lab.learners.collectives import most, once
 
@@ -32,7 +33,7 @@ from .reward_model import (
     score_texts,
     train_reward_model,
 )
-from .score import Reward, Scorer, Source, load_callable
+from .score import Reward, Scorer, Source
 from .tokens import join, same_tokenizer
 
 log = logging.getLogger(__name__)
@@ -130,10 +131,10 @@ def build_scorer(
     sources = []
     for i, source in enumerate(config.reward.sources):
         if i in callables:
-            sources.append(Source(source.path or source.kind, callables[i], source.weight))
+            sources.append(Source(source.path or source.kind, callables[i], source.weight, source.least))
         for name in names_of(config, i):
             reward = ask(learner, name, models[name].tokenizer, config.reward.batch)
-            sources.append(Source(name, reward, source.weight, trusted=True))
+            sources.append(Source(name, reward, source.weight, source.least, trusted=True))
     return Scorer(sources, config.reward)
 
 

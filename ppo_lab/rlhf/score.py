@@ -7,12 +7,9 @@ checked before it is used; what it raises names the reward.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +17,10 @@ from torch import Tensor
 
 from ppo_lab.config.base import ConfigError
 from ppo_lab.config.language import RewardConfig
+from ppo_lab.config.reward import ENSEMBLES
 from ppo_lab.core.averages import ensemble_score, ensemble_spread
 from ppo_lab.core.masking import select
+from ppo_lab.core.several import chebyshev, lexicographic
 from ppo_lab.learners.collectives import standing
 
 from .rewards import final_score, length_normalized
@@ -71,6 +70,7 @@ class Source:
     name: str
     reward: Reward
     weight: float = 1.0
+    least: float | None = None  # what the normalised score should reach, for chebyshev and constraint
     normalizer: Normalizer = field(default_factory=Normalizer)
     trusted: bool = False  # our own reward models: no time limit, no thread
 
@@ -123,12 +123,13 @@ class Scorer:
         whole = [(s, x) for s, x in zip(self.sources, opinions, strict=True) if x.dim() == 1]
         said = [opinion for _, opinion in whole]
         normal = said if self.cfg.normalize == "none" else [source.normalizer(x) for source, x in whole]
-        weights = [source.weight for source, _ in whole]
         token: Tensor | None = None
         for source, opinion in zip(self.sources, opinions, strict=True):
             if opinion.dim() == 2:
                 token = source.weight * opinion + (0 if token is None else token)
-        raw, combined = (self._combined(x, weights, len(stopped)) for x in (said, normal))
+        voters, rows = [source for source, _ in whole], len(stopped)
+        combined = self._combined(normal, voters, rows)
+        raw = self._combined(said, voters, rows) if self.cfg.combine in ENSEMBLES else _weighed(said, voters, rows)
         final = final_score(
             combined, stopped, clip=self.cfg.clip, missing_eos=self.cfg.missing_eos, penalty=self.cfg.penalty
         )
@@ -136,14 +137,21 @@ class Scorer:
             if length is None:
                 raise ValueError("reward.divide_by length needs the length of every answer, got none; pass length")
             final = length_normalized(final, length)
-        apart = None if self.cfg.combine == "sum" else ensemble_spread(torch.stack(normal))
+        apart = ensemble_spread(torch.stack(normal)) if self.cfg.combine in ENSEMBLES else None
         return Scores(raw=raw, final=final, token=token, spread=apart)
 
-    def _combined(self, scores: list[Tensor], weights: list[float], rows: int) -> Tensor:
+    def _combined(self, scores: list[Tensor], voters: list[Source], rows: int) -> Tensor:
         """One score an answer, ``(B,)``, by ``reward.combine``."""
-        if self.cfg.combine == "sum":
-            return sum((w * x for w, x in zip(weights, scores, strict=True)), torch.zeros(rows))
-        return ensemble_score(torch.stack(scores), rule=self.cfg.combine, k=self.cfg.pessimism)
+        rule, cfg = self.cfg.combine, self.cfg
+        if rule == "sum":
+            return _weighed(scores, voters, rows)
+        if rule in ENSEMBLES:
+            return ensemble_score(torch.stack(scores), rule=rule, k=cfg.pessimism)
+        table, weights = torch.stack(scores, dim=-1), [source.weight for source in voters]
+        if rule == "chebyshev":
+            return chebyshev(table, weights, reference=[source.least or 0.0 for source in voters])
+        first = next(i for i, source in enumerate(voters) if source.least is not None)
+        return lexicographic(table, weights, first=first, least=voters[first].least or 0.0, floor=cfg.floor)
 
     def state(self) -> list[dict[str, float]]:
         """Normaliser statistics, for the checkpoint."""
@@ -158,6 +166,10 @@ class Scorer:
             )
         for source, saved in zip(self.sources, state, strict=True):
             vars(source.normalizer).update(saved)
+
+
+def _weighed(scores: list[Tensor], voters: list[Source], rows: int) -> Tensor:
+    return sum((v.weight * x for v, x in zip(voters, scores, strict=True)), torch.zeros(rows))
 
 
 def call(
@@ -225,35 +237,3 @@ def checked(name: str, value: Any, rows: int, steps: int) -> Tensor:
 def mask_tokens(scores: Scores, mask: Tensor) -> Tensor | None:
     """Process rewards of the tokens there are, padding at 0."""
     return None if scores.token is None else select(scores.token[:, : mask.shape[-1]], mask)
-
-
-def load_callable(path: str | None, where: str) -> Reward:
-    """``module:function`` or ``file.py:function`` as a callable.
-
-    Raises:
-        ConfigError: it cannot be imported, has no such name, or is not callable.
-    """
-    module_name, colon, function = (path or "").rpartition(":")
-    if not colon or not module_name or not function:
-        raise ConfigError(f"{where} must read module:function or file.py:function, got {path!r}")
-    try:
-        if module_name.endswith(".py"):
-            if not Path(module_name).is_file():
-                raise ConfigError(f"{where} names the file {module_name}, which does not exist; give its full path")
-            spec = importlib.util.spec_from_file_location(Path(module_name).stem, module_name)
-            module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-            spec.loader.exec_module(module)  # type: ignore[union-attr]
-        else:
-            module = importlib.import_module(module_name)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"{where}: importing {module_name} raised {type(error).__name__}: {error}") from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise ConfigError(f"{where}: {module_name} has no callable {function}; it has {', '.join(_public(module))}")
-    return found
-
-
-def _public(module: Any) -> list[str]:
-    return [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))][:8] or ["none"]

@@ -43,13 +43,14 @@ def test_chebyshev_by_hand_and_its_limits():
 
 def test_no_violation_outranks_an_answer_that_keeps_the_constraint():
     scores = torch.randn(200, 3, dtype=F64, generator=torch.Generator().manual_seed(0)) * 5
-    found = lexicographic(scores, [0.5, 2.0, 7.0], first=2, least=0.3)
+    found = lexicographic(scores, [0.5, 2.0, 7.0], first=2, least=0.3, floor=-99.0)
     keeps = scores[:, 2] >= 0.3
     torch.testing.assert_close(found[keeps], 0.5 * scores[keeps, 0] + 2 * scores[keeps, 1], rtol=0, atol=1e-12)
     assert found[~keeps].max() < found[keeps].min()
     order = scores[~keeps, 2].argsort()
     assert torch.equal(found[~keeps].argsort(), order)  # among violations only their size counts
-    assert len(lexicographic(scores[:0], [1.0, 1.0, 1.0], first=0, least=0.0)) == 0
+    low = lexicographic(scores, [0.5, 2.0, 7.0], first=2, least=0.3, floor=1.0)
+    assert low[keeps].min() == 1.0 > low[~keeps].max()
 
 
 def test_the_price_settles_where_the_constraint_is_met():
@@ -84,7 +85,7 @@ def test_what_is_refused():
         lambda: chebyshev(BENT, [1.0, 0.0], reference=[0.0, 0.0]),
         lambda: chebyshev(BENT, [1.0, 1.0], reference=[0.0]),
         lambda: chebyshev(BENT, [1.0, 1.0], reference=[0.0, 0.0], sum_weight=-1.0),
-        lambda: lexicographic(BENT, [1.0, 1.0], first=2, least=0.0),
+        lambda: lexicographic(BENT, [1.0, 1.0], first=2, least=0.0, floor=0.0),
         lambda: lagrangian(BENT, [1.0, 1.0], first=0, least=0.0, price=-1.0),
         lambda: adapt_weights((0.5, 0.5), (0.0,), (0.0, 0.0)),
         lambda: adapt_weights((1.0, 0.0), (0.0, 0.0), (0.0, 0.0)),

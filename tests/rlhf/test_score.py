@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from ppo_lab.config import ConfigError
+from ppo_lab.config.callables import load_callable
 from ppo_lab.config.language import RewardConfig
-from ppo_lab.rlhf.score import Normalizer, RewardError, Scorer, Source, call, load_callable
+from ppo_lab.rlhf.score import Normalizer, RewardError, Scorer, Source, call
 
 PROMPTS, RESPONSES = ["a", "b", "c"], [" one", " two", " three"]
 

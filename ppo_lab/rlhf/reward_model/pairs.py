@@ -12,13 +12,14 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.config import ConfigError, RLHFConfig
+from ppo_lab.config.callables import load_callable
 from ppo_lab.config.language import RewardModelConfig
 
 from ..corpus import Corpus, encode_prompts
 from ..generate import generate
 from ..gold import vader
 from ..models.build import context_of
-from ..score import Reward, checked, load_callable
+from ..score import Reward, checked
 from ..tokens import decode_answers, join, pad_id, stop_ids, token_ids
 
 Answer = Callable[[Sequence[str], int], list[str]]  # prompts and a seed to responses
