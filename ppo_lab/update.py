@@ -37,6 +37,7 @@ from ppo_lab.learners.collectives import share as share_of
 from ppo_lab.records import HISTOGRAM_EDGES, Assessment, StepBatch, UpdateMetrics, take
 
 Assess = Callable[[Learner, Any], Assessment]
+Beside = Callable[[Learner, int], float]  # adds a loss of its own to the n-th minibatch; its value over all ranks
 SUMS = ("policy", "value", "steps", "entropy", "k1", "k3", "outside", "active", "value_outside", "ref_kl")
 MOST_LOG = 709.0  # above it e^x is no float64
 
@@ -59,6 +60,7 @@ def ppo_update(
     actor: float = 1.0,
     critic: float = 1.0,
     leash: Leash = Leash(),
+    beside: Beside | None = None,
 ) -> UpdateMetrics:
     """Epochs of minibatch steps on one rollout (Schulman et al. 2017, algorithm 1).
 
@@ -70,6 +72,7 @@ def ppo_update(
         seed: key of the permutations.
         actor, critic: multipliers of the base rates; actor 0 freezes the policy (critic warm-up).
         leash: KL to the reference in the loss.
+        beside: a second loss of the policy, such as `rlhf.ptx`; called once a minibatch that moves the policy.
 
     Returns:
         Means over every valid step looked at, in all minibatches of all epochs.
@@ -84,6 +87,8 @@ def ppo_update(
             sums, bins, widest = accumulate(learner, part, assess, cfg, leash, policy_on=policy_on)
             if policy_on and cfg.target_kl is not None and sums["k3"] > 1.5 * cfg.target_kl * sums["steps"]:
                 policy_on, tally.early_stop = False, 1
+            if policy_on and beside is not None:
+                tally.beside.append(beside(learner, len(tally.norms)))
             norm = learner.step(actor=actor if policy_on else 0.0, critic=critic)
             tally.add(sums, bins, widest, norm, moved=policy_on)
     return tally.metrics(cfg, leash)
@@ -244,6 +249,7 @@ class Tally:
     first_ratio_error: float | None = None
     policy_steps: int = 0
     early_stop: int = 0
+    beside: list[float] = field(default_factory=list)
 
     def add(self, sums: dict[str, float], bins: Tensor, widest: Tensor, norm: float, *, moved: bool) -> None:
         """One minibatch more."""
@@ -279,4 +285,5 @@ class Tally:
             policy_steps=self.policy_steps,
             early_stop=self.early_stop,
             ref_kl_loss=mean["ref_kl"] if leash.beta > 0 else None,
+            ptx_loss=sum(self.beside) / len(self.beside) if self.beside else None,
         )

@@ -50,7 +50,7 @@ def test_b53_words_and_bools_are_no_numbers(name, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("ppo.clip_range=0.1", "ppo.clip_range is not a field of PPOConfig; did you mean ppo.clip?"),
+        ("ppo.clip_range=0.1", "ppo.clip_range is not a field of TextPPOConfig; did you mean ppo.clip?"),
         ("optimizer.actor_rat=1", "did you mean optimizer.actor_rate"),
         ("nonsense_key=1", "nonsense_key is not a field of RLHFConfig; known here: name, seed"),
         ("ppo.minibatches=3", r"must divide the 128 rows of a rollout \(prompts 128 x samples 1\), got 3; use 1, 2, 4"),

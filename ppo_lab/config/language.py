@@ -135,6 +135,18 @@ class SamplingConfig(Config):
         return data
 
 
+class TextPPOConfig(PPOConfig):
+    """The update on answers, with the pre-training mix of InstructGPT (PPO-ptx)."""
+
+    ptx_coef: NonNegativeFloat = Field(
+        0.0, description="γ: weight of the mean log-likelihood (a token) of texts of the corpus beside the surrogate, "
+        "Ouyang et al. 2022, eq. 2. Higher: nearer to the corpus, less reward."
+    )
+    ptx_batch: PositiveInt = Field(
+        32, description="Texts beside each minibatch (ptx_coef). Higher: smoother, and a longer update."
+    )
+
+
 class CriticConfig(Config):
     """Values per token, read at the position before each token."""
 
@@ -176,7 +188,7 @@ class RLHFConfig(Config):
     kl: KLConfig = KLConfig()
     sampling: SamplingConfig = SamplingConfig()
     critic: CriticConfig = CriticConfig()
-    ppo: PPOConfig = PPOConfig()
+    ppo: TextPPOConfig = TextPPOConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -176,4 +176,13 @@ UPDATE = (
         alias_notes="OpenRLHF's kl is this only with use_kl_loss; otherwise it is ref_kl_token.",
         rows=("B4", "D19"),
     ),
+    Metric(
+        name="ptx_loss", title="pre-training loss", group="loss", unit="nats per token",
+        formula="−mean_t log π(x_t | x_<t) on texts of the corpus, before γ (ppo.ptx_coef)",
+        reduction="mean over the tokens of a minibatch's texts, then over the steps that moved the policy",
+        mask="all tokens of a text but its first, the stop token included",
+        reads="Present where ppo.ptx_coef is above 0. At the start the loss that SFT ended with. Rising: the policy "
+        "forgets the corpus faster than the mix reminds it; raise γ. Far below the start: it is memorised.",
+        rows=("B13", "B11"),
+    ),
 )

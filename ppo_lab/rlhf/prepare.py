@@ -35,6 +35,7 @@ from .models.adapters import add_adapters
 from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
 from .models.recompute import recompute_blocks
+from .ptx import PretrainingMix, mix_of
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
 from .score import Reward, Scorer, call
 from .sft import train_sft
@@ -68,6 +69,7 @@ class Parts:
     encode: Encode
     reference_sha256: str
     shares_tokenizer: bool  # some reward model reads with the policy's tokenizer
+    mix: PretrainingMix | None  # texts beside the surrogate (PPO-ptx)
 
     def prompts_at(self, step: int) -> Prompts:
         """The prompts of one step: an order keyed by the seed, epoch after epoch, each prompt ``samples`` times."""
@@ -129,7 +131,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
         log.warning("kl.estimator %s in the %s: %s", kl.estimator, kl.placement, MISPLACED[kl.estimator, kl.placement])
     lens = Lens(config.sampling.temperature, sampling["suppress"], config.sampling.batch,
                 exact_kl=kl.placement == "loss" and kl.estimator == "exact")  # fmt: skip
-    own = folder / "models" / "reward_model"
+    mix, own = mix_of(config, corpus, policy, tokenizer), folder / "models" / "reward_model"
     judges = {} if reward else obtain_reward_models(config, corpus, policy, tokenizer, own)
     if config.policy.trainable_layers is not None:
         train_last_layers(policy, config.policy.trainable_layers)
@@ -150,7 +152,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap, chat)
     return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
                  prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
-                 reference_sha256=reference_sha256,
+                 reference_sha256=reference_sha256, mix=mix,
                  shares_tokenizer=any(same_tokenizer(j.tokenizer, tokenizer) for j in judges.values()))  # fmt: skip
 
 

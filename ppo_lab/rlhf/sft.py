@@ -75,7 +75,8 @@ class Imitation:
         seed: int,
     ) -> None:  # fmt: skip
         self.model, self.tokens = model, 0
-        self._rows, self._fill = _rows(model, tokenizer, texts), pad_id(tokenizer)
+        self._rows = text_rows(model, tokenizer, texts, setting="sft.steps")
+        self._fill = pad_id(tokenizer)
         self._trained = [p for p in model.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(
             self._trained, lr=cfg.rate, betas=BETAS, weight_decay=cfg.weight_decay, fused=True
@@ -108,9 +109,12 @@ def token_loss(model: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:
     return -logp.mean()
 
 
-def _rows(model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+def text_rows(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, setting: str
+) -> list[list[int]]:
+    """Ids of every text, closed by EOS, checked against the model's context; ``setting`` is who asks for them."""
     if not texts:
-        raise ConfigError("sft.steps above 0 needs texts to imitate, got none; set corpus.field, or sft.steps: 0")
+        raise ConfigError(f"{setting} above 0 needs texts to imitate, got none; set corpus.field, or {setting}: 0")
     rows, context = encode_texts(tokenizer, texts, close=True), context_of(model)
     longest = max(range(len(rows)), key=lambda i: len(rows[i]))
     if len(rows[longest]) > context:

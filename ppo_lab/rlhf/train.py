@@ -111,8 +111,10 @@ class Run:
             # 6 epochs of clipped steps; a warming critic learns alone
             rate = rate_multiplier(self.step, cfg.optimizer, total=cfg.steps)
             actor_rate = 0.0 if self.step < cfg.critic.warmup else rate
+            beside = parts.mix and parts.mix.beside(self.step, steps=cfg.ppo.epochs * cfg.ppo.minibatches)
             update = ppo_update(learner, batch, self.assess, cfg.ppo, seed=seeding.key(cfg.seed, self.step),
-                                actor=actor_rate, critic=rate, leash=leash_of(self.beta, cfg.kl))  # fmt: skip
+                                actor=actor_rate, critic=rate, leash=leash_of(self.beta, cfg.kl),
+                                beside=beside)  # fmt: skip
             clock.lap("update")
             # 7 the next β holds the KL near its target
             beta, self.beta = self.beta, adapt(self.beta, rollout, cfg.kl)

@@ -100,6 +100,7 @@ class ActorCritic(nn.Module):
         suppress: Tensor | None = None,
         reference: Tensor | None = None,
         critic_only: bool = False,
+        policy_only: bool = False,
     ) -> dict[str, Tensor]:
         """Log-probs, entropies and values of a batch of answers.
 
@@ -109,6 +110,7 @@ class ActorCritic(nn.Module):
             suppress: ids the sampler can never choose.
             reference: ``(B, T, V)`` tempered logits of the reference; then ``ref_kl`` is the exact KL(π‖π_ref).
             critic_only: leave the policy out (its updates have stopped).
+            policy_only: leave the critic out (as for texts that nobody scored).
 
         Returns:
             ``logp``, ``entropy``, ``value`` (and ``ref_kl``), each ``(B, T)``; nats and reward units.
@@ -124,6 +126,8 @@ class ActorCritic(nn.Module):
             out["logp"], out["entropy"] = hidden_logprobs(
                 states, head, response, temperature=temperature, suppress=suppress
             )
+        if policy_only:
+            return out
         if self.critic is not None:
             states = response_states(self.critic, tokens, attention, steps)
         out["value"] = self.head(states)
