@@ -104,6 +104,7 @@ def sample(
 def export(
     run: RunFolder,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be empty or new.")],
+    average: Annotated[bool, typer.Option("--average", help="The moving average of its weights (policy.ema).")] = False,
 ) -> None:
     """Write the trained model as a Hugging Face folder.
 
@@ -113,7 +114,7 @@ def export(
         expect_run(run, wanted=True)
         from ppo_lab.rlhf.export import export as write
 
-        for name, value in write(run, target).items():
+        for name, value in write(run, target, average=average).items():
             out.print(f"{name}: {value}")
 
 

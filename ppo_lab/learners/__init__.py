@@ -75,6 +75,24 @@ class Learner(Protocol):
         """
         ...
 
+    def keep_average(self) -> None:
+        """From here on an average of the actor's weights is kept beside them, at first equal to them.
+
+        It lies where Adam's moments lie, whole or in shards, in full precision, and costs half of what they do.
+        """
+        ...
+
+    def average(self, decay: float) -> None:
+        """Move the average towards the weights, see `core.averages.moving_average`."""
+        ...
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside, the actor's weights are the average; afterwards they are themselves again, to the bit.
+
+        No `step`, `state` or `load` inside. Every rank enters.
+        """
+        ...
+
     def total(self, x: X) -> X:
         """Sum over ranks, see `collectives.total`. A number that decides has gone through it."""
         ...
@@ -100,7 +118,8 @@ class Learner(Protocol):
         Every rank calls it, and rank 0, which writes, is given it; the others get an empty dict.
 
         ``model.NAME`` trained parameters in full precision and persistent buffers · ``exp_avg.NAME``,
-        ``exp_avg_sq.NAME``, ``step.NAME`` Adam's m, v and t · ``count.optimizer_steps``, ``count.skipped_steps``.
+        ``exp_avg_sq.NAME``, ``step.NAME`` Adam's m, v and t · ``ema.NAME`` the actor's average, where one is kept ·
+        ``count.optimizer_steps``, ``count.skipped_steps``.
         """
         ...
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ppo_lab.core.averages import moving_average
 from ppo_lab.learners import collectives
 from ppo_lab.learners.checks import check_checkpointing, check_settings, check_state, checked_groups, freeze
 from ppo_lab.records import to
@@ -18,6 +19,7 @@ R = TypeVar("R")
 X = TypeVar("X", int, float, Tensor)
 HALF = (torch.float16, torch.bfloat16)
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam: m and v
+AVERAGE = "ema"  # lies beside them: the moving average of a weight
 
 
 @contextmanager
@@ -160,6 +162,45 @@ class PlainLearner:
         self.optimizer.zero_grad()
         return norm
 
+    @torch.no_grad()
+    def keep_average(self) -> None:
+        """See `Learner.keep_average`."""
+        for name, _ in self.groups["actor"]:
+            master = self.masters[name]
+            self.optimizer.state[master][AVERAGE] = master.detach().clone()
+
+    @torch.no_grad()
+    def average(self, decay: float) -> None:
+        """See `Learner.average`."""
+        for master, kept in self._averages().values():
+            kept.copy_(moving_average(kept, master, decay=decay))
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """See `Learner.averaged`."""
+        pairs = list(self._averages().values())
+        if not pairs:
+            raise ValueError("averaged() needs an average of the weights, got none; call keep_average() first")
+        self._exchange(pairs)
+        try:
+            yield
+        finally:
+            self._exchange(pairs)
+
+    @torch.no_grad()
+    def _exchange(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
+        for master, kept in pairs:
+            now = master.detach().clone()
+            master.copy_(kept)
+            kept.copy_(now)
+        self._publish()
+
+    def _averages(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Weights of the actor and their average, by name; nothing before `keep_average`."""
+        masters = {name: self.masters[name] for name, _ in self.groups["actor"]}
+        states = self.optimizer.state
+        return {name: (x, states[x][AVERAGE]) for name, x in masters.items() if AVERAGE in states[x]}
+
     def combine(self, gradients: list[Tensor]) -> None:
         """Sum the gradients over ranks, in place: one process has all of it."""
 
@@ -206,7 +247,7 @@ class PlainLearner:
         named = {f"model.{name}": x for name, x in (self.masters | buffers).items()}
         for moment in (*MOMENTS, "step"):
             named |= {f"{moment}.{name}": self.optimizer.state[master][moment] for name, master in self.masters.items()}
-        return named
+        return named | {f"{AVERAGE}.{name}": kept for name, (_, kept) in self._averages().items()}
 
     @torch.no_grad()
     def _publish(self) -> None:

@@ -62,4 +62,31 @@ EVALUATION = (
         "the price of the score; raise β.",
         rows=("B11", "D3"),
     ),
+    Metric(
+        name="eval_ema_score", title="score of the average", group="evaluation", unit="reward",
+        formula="as eval_score, y ~ π_θ̄ with θ̄ the moving average of the weights", reduction=_HELD_OUT,
+        mask="whole sequences",
+        reads="Present with policy.ema. The average lags 1 / (1 − d) steps behind and is smoother: above eval_score "
+        "late in a run, the last steps are noise, so export the average; far below: the decay is too high.",
+        rows=("B13",),
+    ),
+    Metric(
+        name="eval_ema_ref_kl_sum", title="KL of the average", group="reference", unit="nats per sequence",
+        formula="mean_sequences Σ_t (log π_θ̄ − log π_ref), k1", reduction=_HELD_OUT, mask=_TOKENS,
+        estimates="KL(π_θ̄‖π_ref) from samples of π_θ̄", healthy=(0.0, 10.0), source="as ref_kl_sum",
+        reads="As eval_ref_kl_sum, of the average; usually lower, as it lags behind.",
+        rows=("B13",),
+    ),
+    Metric(
+        name="eval_ema_objective", title="average: score − β₀·KL", group="evaluation", unit="reward",
+        formula="eval_ema_score − β₀ · eval_ema_ref_kl_sum", reduction=_HELD_OUT, mask="whole sequences",
+        reads="As eval_objective, of the average. It takes no part in choosing the best checkpoint.",
+        rows=("B13",),
+    ),
+    Metric(
+        name="eval_ema_gold", title="gold of the average", group="evaluation", unit="gold",
+        formula="as eval_gold, y ~ π_θ̄", reduction=_HELD_OUT, mask="whole sequences",
+        reads="As eval_gold, of the average.",
+        rows=("B13", "B11"),
+    ),
 )

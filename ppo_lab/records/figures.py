@@ -47,6 +47,10 @@ class EvalMetrics:
     eval_gold: float | None = None
     eval_gold_greedy: float | None = None
     eval_grammatical: float | None = None
+    eval_ema_score: float | None = None  # eval_ema_*: of the moving average of the policy's weights, sampled
+    eval_ema_ref_kl_sum: float | None = None
+    eval_ema_objective: float | None = None
+    eval_ema_gold: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

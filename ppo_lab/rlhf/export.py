@@ -16,21 +16,24 @@ from ppo_lab.config import ConfigError, RLHFConfig, load_config
 from .models.adapters import add_adapters, merge_adapters
 from .models.build import load_policy, load_tokenizer, save_model
 
-POLICY = "model.policy."
+POLICY = {False: "model.policy.", True: "ema.policy."}  # by whether the average is meant
 
 
-def export(run_folder: str | Path, target: str | Path, *, step: int | None = None) -> dict[str, Any]:
+def export(
+    run_folder: str | Path, target: str | Path, *, step: int | None = None, average: bool = False
+) -> dict[str, Any]:
     """Write the policy of a run to ``target`` so that any Hugging Face tool loads it.
 
     The weights come from a checkpoint (the newest, or ``step``) of any learner, laid over the model the run started
-    from; adapters are merged into the layers under them. Then the
-    folder is read back: no tensor may be empty, the bytes must be those of the parameters, the logits equal.
+    from; with ``average`` they are the moving average that ``policy.ema`` keeps. Adapters are merged into the layers
+    under them. Then the folder is read back: no tensor may be empty, the bytes must be those of the parameters, the
+    logits equal.
 
     Returns:
         ``step, parameters, bytes, max_logit_difference``.
 
     Raises:
-        ConfigError: no run, no checkpoint, or a target that already holds something.
+        ConfigError: no run, no checkpoint, no average in it, or a target that already holds something.
         CheckpointError: the checkpoint is torn or corrupt.
     """
     folder, target = Path(run_folder), Path(target)
@@ -43,11 +46,13 @@ def export(run_folder: str | Path, target: str | Path, *, step: int | None = Non
         raise ConfigError(f"RUN must hold a checkpoint, got none in {folder}; let it train, or resume it")
     tensors, state = checkpoint.load(where)
     config = load_config(folder / "config.yaml", world=RLHFConfig)
+    if average and config.policy.ema is None:
+        raise ConfigError("policy.ema must be set in the run to export its average, got None; leave out --average")
     base = base_of(folder, config)
     policy, tokenizer = load_policy(base), load_tokenizer(base)
     if config.policy.lora.rank:
         add_adapters(policy, config.policy.lora, seed=0)  # all of them are overwritten
-    lay_over(policy, tensors)
+    lay_over(policy, tensors, prefix=POLICY[average])
     merge_adapters(policy)
     _write(target, policy, tokenizer)
     return {"step": state["step"], **verify(policy, target)}
@@ -60,12 +65,12 @@ def base_of(folder: Path, config: RLHFConfig) -> str:
 
 
 @torch.no_grad()
-def lay_over(policy: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+def lay_over(policy: torch.nn.Module, tensors: dict[str, Tensor], *, prefix: str = POLICY[False]) -> None:
     """Copy the trained parameters of a checkpoint over the model they started from."""
     parameters = dict(policy.named_parameters(remove_duplicate=False))
     for name, x in tensors.items():
-        if name.startswith(POLICY):
-            own = parameters.get(name[len(POLICY) :])
+        if name.startswith(prefix):
+            own = parameters.get(name[len(prefix) :])
             if own is None or own.shape != x.shape:
                 raise ConfigError(f"checkpoint tensor {name} {tuple(x.shape)} has no place in the run's base model; "
                                   "put models/sft (or policy.path) back as it was")  # fmt: skip

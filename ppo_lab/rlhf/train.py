@@ -24,6 +24,7 @@ from ppo_lab.records import StepMetrics, TextRollout, UpdateMetrics, take
 from ppo_lab.update import ppo_update
 
 from .assess import make_assess
+from .ema import of_average
 from .evaluate import evaluate
 from .generate import generate, trim
 from .lengths import of_lengths
@@ -71,6 +72,8 @@ class Run:
         )
         self.parts = parts = prepare(config, self.folder, reward=reward)
         self.learner, self.scorer, self.texts = parts.learner, parts.scorer, parts.texts
+        if config.policy.ema is not None:
+            self.learner.keep_average()
         self.assess = make_assess(parts.lens)
         self.step, self.beta = 0, config.kl.beta
         self.last_rollout: TextRollout | None = None
@@ -115,6 +118,8 @@ class Run:
             update = ppo_update(learner, batch, self.assess, cfg.ppo, seed=seeding.key(cfg.seed, self.step),
                                 actor=actor_rate, critic=rate, leash=leash_of(self.beta, cfg.kl),
                                 beside=beside)  # fmt: skip
+            if cfg.policy.ema is not None:
+                learner.average(cfg.policy.ema)
             clock.lap("update")
             # 7 the next β holds the KL near its target
             beta, self.beta = self.beta, adapt(self.beta, rollout, cfg.kl)
@@ -210,7 +215,8 @@ class Run:
                     evaluation, samples = evaluate(self.learner, self.parts.held_out, cfg)
                     self.logbook.samples(self.step, samples)
                     better = self.logbook.note_best(self.step, evaluation.eval_objective)
-                    metrics = replace(metrics, evaluation=evaluation)
+                    average = {} if cfg.policy.ema is None else of_average(self.learner, self.parts.held_out, cfg)
+                    metrics = replace(metrics, evaluation=replace(evaluation, **average))
             finally:  # a reward that fails in an evaluation costs the evaluation, not the step
                 self.logbook.log(metrics.row())
         if better or self.step == cfg.steps or self.step % cfg.checkpoint.every == 0:
