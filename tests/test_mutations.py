@@ -27,6 +27,7 @@ FIRST = {
     "core.kl": "core.test_kl",
     "core.preferences": "core.test_answers",
     "core.groups": "core.test_answers",
+    "core.averages": "core.test_answers",
     "core.trust_region": "core.test_steps",
     "core.schedules": "core.test_steps",
     "core._checks": "core.test_bad_input",

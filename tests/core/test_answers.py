@@ -8,7 +8,7 @@ import torch
 from material import MASK, gradient, normal, same
 from torch import Tensor
 
-from ppo_lab.core import groups, kl, masking, preferences, returns
+from ppo_lab.core import averages, groups, kl, masking, preferences, returns
 from ppo_lab.rlhf import rewards
 
 
@@ -44,6 +44,43 @@ def test_dpo_and_ipo() -> None:
     assert same(preferences.ipo_loss(*pairs, beta=0.3), (h - 1 / 0.6) ** 2)
     assert same(preferences.implicit_reward(pi_w, ref_w, beta=0.3), 0.3 * (pi_w - ref_w))
     assert same(preferences.dpo_loss(ref_w, ref_l, ref_w, ref_l, beta=0.3), torch.full_like(h, math.log(2)))
+
+
+# --- ensembles and averages ------------------------------------------------------------------------------------------
+
+
+def test_an_ensemble_is_its_mean_its_worst_or_its_mean_less_its_spread() -> None:
+    scores = normal(4, 6)
+    by_hand = [[float(scores[m, b]) for m in range(4)] for b in range(6)]
+    mean = tensor(*(sum(s) / 4 for s in by_hand))
+    spread = tensor(*(math.sqrt(sum((x - sum(s) / 4) ** 2 for x in s) / 4) for s in by_hand))
+    assert same(averages.ensemble_score(scores, rule="mean"), mean)
+    assert same(averages.ensemble_score(scores, rule="min"), tensor(*map(min, by_hand)))
+    assert same(averages.ensemble_spread(scores), spread)
+    assert same(averages.ensemble_score(scores, rule="mean_minus_std", k=0.7), mean - 0.7 * spread)
+    assert same(averages.ensemble_score(scores, rule="mean_minus_std"), mean - spread)
+    assert same(averages.ensemble_score(scores + 3, rule="min"), averages.ensemble_score(scores, rule="min") + 3)
+
+
+def test_equal_members_are_the_member() -> None:
+    one = normal(6)
+    for rule in averages.RULES:
+        assert same(averages.ensemble_score(one.expand(3, 6), rule=rule, k=9.0), one)
+        assert same(averages.ensemble_score(one[None], rule=rule, k=9.0), one)
+    half = torch.tensor([[1.0, 2.0], [1.0078125, 2.0]], dtype=torch.bfloat16)
+    wide = averages.ensemble_score(half, rule="mean")
+    assert wide.dtype == torch.float32 and wide[0] == 1.00390625, "between two numbers of bfloat16"
+    assert averages.ensemble_score(half, rule="min").dtype == torch.float32
+
+
+def test_a_moving_average_is_its_closed_form() -> None:
+    start, values = normal(3), [normal(3, seed=s) for s in range(1, 6)]
+    found = start
+    for x in values:
+        found = averages.moving_average(found, x, decay=0.8)
+    assert same(found, 0.8**5 * start + 0.2 * sum(0.8 ** (4 - i) * x for i, x in enumerate(values)))
+    assert same(averages.moving_average(start, values[0], decay=1.0), start)
+    assert same(averages.moving_average(start, values[0], decay=0.0), values[0])
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

@@ -46,13 +46,19 @@ RUNS: dict[str, dict[str, Any]] = {
     "offload": {"learner": {**ZERO, "offload": "all"}, **FEW},
     "offload2": {"learner": {**ZERO, "offload": "optimizer", "stage": 2}, **FEW, **STOP},
     "shared": {"learner": {**ZERO, "persistence_threshold": 1000}, "critic": {"trunk": "shared", "warmup": 1}, **FEW},
+    "ptx": {"learner": ZERO, **FEW, "ppo": {"ptx_coef": 0.5, "ptx_batch": 5, "micro_batch": 2}},
+    "ptx_ddp": {"learner": {"kind": "ddp"}, **FEW, "ppo": {"ptx_coef": 0.5, "ptx_batch": 3}, **ONE_ROW},
+    "average": {"learner": ZERO, **FEW, "policy": {"ema": 0.6}, "critic": {"trunk": "shared"}},
+    "average2": {"learner": {**ZERO, "stage": 2, "offload": "optimizer"}, **FEW, "policy": {"ema": 0.6}},
+    "average_ddp": {"learner": {"kind": "ddp"}, **FEW, "policy": {"ema": 0.6}},
+    "ensemble": {"learner": ZERO, **FEW, "reward": {"combine": "min"}, "reward_model": {"members": 2}, **LENGTHS},
     "exact_kl": {"learner": ZERO, "kl": {"placement": "loss", "estimator": "exact"}, **FEW},
 }
 HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner": ZERO, "precision": "fp16", **FEW}}
 OVERFLOW = {"learner": ZERO, "precision": "fp16", **FEW, "ppo": {"value_coef": 20.0, "epochs": 6}}
 
-THEN = {"early_stop1": ["resume"], "early_stop3": ["resume"], "zero1": ["held"], "zero2": ["held"],
-        "zero3": ["held"], "adapters": ["held"], "last_layers": ["held"]}  # fmt: skip
+THEN = {"average": ["resume"], "average2": ["resume"], "early_stop1": ["resume"], "early_stop3": ["resume"],
+        "zero1": ["held"], "zero2": ["held"], "zero3": ["held"], "adapters": ["held"], "last_layers": ["held"]}  # fmt: skip
 CHUNK = 2000  # logits: several chunks a forward, and of another number on each rank
 
 
@@ -152,7 +158,7 @@ def test_every_rank_holds_its_share(two: Path, name: str) -> None:
             assert abs(here * parts / whole - 1) <= 0.01, (what, here, whole)
 
 
-@pytest.mark.parametrize("name", ["early_stop1", "early_stop3", "overflow"])
+@pytest.mark.parametrize("name", ["early_stop1", "early_stop3", "average", "average2", "overflow"])
 def test_resumed_at_the_same_size_to_the_bit(two: Path, name: str) -> None:
     for rank in range(WORLD):
         whole, again = kept(two / f"{name}.{rank}"), kept(two / f"{name}_resumed.{rank}")

@@ -116,6 +116,22 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
             (", bounds[1])", ", 1.0)"), ("delta * factor", "factor"),
         ],
     },
+    "core.averages": {
+        "ensemble_score": [
+            ('rule == "min"', 'rule != "min"'), ("scores.amin(0)", "scores.amax(0)"), ("amin(0)", "amin(-1)"),
+            ("mean - k *", "mean + k *"), ("- k * ensemble_spread(scores)", "- ensemble_spread(scores)"),
+            ('rule == "mean" ', 'rule != "mean" '), ("scores.mean(0)", "scores.sum(0)"),
+            ("k: float = 1.0", "k: float = 0.0"), ("upcast(scores)", "scores"),
+        ],
+        "ensemble_spread": [
+            ("torch.sqrt(", "("), (".square().mean(0)", ".square().sum(0)"), ("scores - scores.mean(0)", "scores"),
+            ("scores.mean(0)).square", "scores.mean(-1, keepdim=True)).square"),
+        ],
+        "moving_average": [
+            ("decay * average", "average"), ("(1 - decay) * x", "x"), ("(1 - decay)", "(1 + decay)"),
+            ("decay * average + (1 - decay) * x", "(1 - decay) * average + decay * x"),
+        ],
+    },
     "core.schedules": {
         "linear_anneal": [
             ("1 - step", "1 + step"), ("max(1 - step / total, 0.0)", "1 - step / total"),
