@@ -158,7 +158,7 @@ REFUSED = {
     "scores": (lambda: rewards.token_rewards(X, X, X, FLAG, beta=1), r"score must have the shape of mask\[:, 0\]"),
     "a rule of ensembles": (lambda: averages.ensemble_score(X, rule="median"), "rule must be one of .* got 'median'"),
     "pessimism": (lambda: averages.ensemble_score(X, rule="min", k=-1), r"k must be in \[0, inf\], got -1; 1 is usual"),
-    "decay of an average": (lambda: averages.moving_average(X, X, decay=1.5), r"decay must be in \[0, 1\], got 1.5; 0.9"),
+    "decay of a mean": (lambda: averages.moving_average(X, X, decay=1.5), r"decay must be in \[0, 1\], got 1.5; 0.9"),
     "averages of rows": (lambda: averages.moving_average(X, ROW, decay=1), "x must have the shape of average"),
     "arms": (lambda: mdp.gradient_moments(ROW, X[0], baseline=0), "reward must have the shape of probs"),
     "more right than drawn": (lambda: passk.pass_at_k(5, 6, k=1), "c must be a whole number ≥ 0 and ≤ 5.* got 6"),

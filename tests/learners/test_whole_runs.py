@@ -58,7 +58,8 @@ HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner
 OVERFLOW = {"learner": ZERO, "precision": "fp16", **FEW, "ppo": {"value_coef": 20.0, "epochs": 6}}
 
 THEN = {"average": ["resume"], "average2": ["resume"], "early_stop1": ["resume"], "early_stop3": ["resume"],
-        "zero1": ["held"], "zero2": ["held"], "zero3": ["held"], "adapters": ["held"], "last_layers": ["held"]}  # fmt: skip
+        "zero1": ["held"], "zero2": ["held"], "zero3": ["held"], "adapters": ["held"],
+        "last_layers": ["held"]}  # fmt: skip
 CHUNK = 2000  # logits: several chunks a forward, and of another number on each rank
 
 
