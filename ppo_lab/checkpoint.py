@@ -2,6 +2,7 @@
 
 Both are written under a temporary name, flushed to the disk and only then renamed, so a folder under its final name is
 complete. ``state.json`` comes last and holds the SHA-256 of the weights and of itself. Nothing is ever unpickled.
+Tensors are asked for and written one at a time, and read as they are wanted.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ppo_lab.learners import tensorfile
+from ppo_lab.learners.collectives import standing
+from ppo_lab.learners.states import KINDS, Stored, outline
+from ppo_lab.learners.tensorfile import hash_module as hash_module
+from ppo_lab.learners.tensorfile import hash_tensors as hash_tensors
 from ppo_lab.metrics.log import NOT_FINITE, decode, encode
 
 SCHEMA = 1
@@ -47,7 +52,8 @@ def save(
     Args:
         folder: the run's folder.
         step: 0 or more.
-        tensors: by name; every one with at least one element.
+        tensors: by name; every one with at least one element. Each is asked for once, in the order of
+            `learners.states.order`, and forgotten when it is written.
         state: what JSON can hold without loss: dicts with string keys, lists (tuples come back as lists), strings,
             whole and floating numbers (nan and inf too), bools, None.
         keep: how many to keep, at least 1. Higher: more disk, more places to go back to.
@@ -62,9 +68,11 @@ def save(
     if keep < 1 or step < 0:
         raise CheckpointError(f"checkpoint needs keep >= 1 and step >= 0, got {keep} and {step}; keep 2 to be safe")
     _check_plain(state, "state")
-    for name, x in tensors.items():
+    for name, x in outline(tensors).items():
         if x.numel() == 0:
             raise CheckpointError(f"tensor {name} must not be empty, got {tuple(x.shape)}; gather the shards first")
+        if x.dtype not in KINDS:
+            raise CheckpointError(f"tensor {name} must be of a dtype that safetensors knows, got {x.dtype}; convert it")
     home = folder / "checkpoints"
     home.mkdir(parents=True, exist_ok=True)
     _recover(home)
@@ -76,8 +84,9 @@ def save(
         raise _disk_message(final, tensors, error) from error
     finally:
         shutil.rmtree(final.with_suffix(PARTIAL), ignore_errors=True)
-    for old in set(steps(folder)[:-keep]) - {step, *protect}:
-        _remove(_at(folder, old))
+    with standing("removing checkpoints", busy=True):
+        for old in set(steps(folder)[:-keep]) - {step, *protect}:
+            _remove(_at(folder, old))
     return final
 
 
@@ -95,7 +104,21 @@ def latest(folder: Path) -> Path | None:
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors (on the CPU) and state of a checkpoint, after every byte was checked against its hash.
+    """All tensors (on the CPU) and state of a checkpoint, after every byte was checked against its hash.
+
+    Raises:
+        CheckpointError: as `stored`.
+    """
+    tensors, state = stored(path)
+    return dict(tensors), state
+
+
+def stored(path: Path, *, sound: bool = False) -> tuple[Stored, dict[str, Any]]:
+    """Tensors, to be read from the file as they are wanted, and state of a checkpoint.
+
+    Args:
+        path: the checkpoint's folder.
+        sound: every byte was checked a moment ago, by another process perhaps; do not read them all again.
 
     Raises:
         CheckpointError: a file is missing, torn, changed, of another schema or step; names the file, what it should be,
@@ -103,40 +126,20 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     try:
         state = _checked_state(path)
-        return _checked_tensors(path, state), decode(state["state"])
+        return _checked_tensors(path, None if sound else state["weights_sha256"]), decode(state["state"])
     except CheckpointError as error:
-        sound = _sound_before(path)
-        fix = f"delete {path} to resume from {sound}" if sound else "no earlier checkpoint is sound, start again"
+        earlier = _sound_before(path)
+        fix = f"delete {path} to resume from {earlier}" if earlier else "no earlier checkpoint is sound, start again"
         raise CheckpointError(f"{error}; {fix}") from error.__cause__
 
 
-def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of each tensor, in the order of their names.
-
-    >>> hash_tensors({"a": torch.zeros(2)}) == hash_tensors({"a": torch.zeros(2, 1)})
-    False
-    """
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        x = tensors[name].detach().cpu().contiguous()
-        digest.update(json.dumps([name, str(x.dtype), list(x.shape)]).encode())
-        digest.update(x.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def hash_module(module: nn.Module) -> str:
-    """`hash_tensors` of all parameters and persistent buffers: tells whether a reference is still the same model."""
-    return hash_tensors({name: x for name, x in module.state_dict().items() if isinstance(x, Tensor)})
-
-
 def _write(folder: Path, step: int, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
-    from safetensors.torch import save_file
-
+    if shutil.disk_usage(folder.parent).free < _size(tensors):  # known before all ranks gather for it
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     folder.mkdir()
-    weights = folder / WEIGHTS
-    save_file({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, weights)
-    _flush(weights)
-    head = {"schema": SCHEMA, "step": step, "weights_sha256": _sha256(weights), "state_sha256": _json_sha256(state)}
+    digest = tensorfile.write(folder / WEIGHTS, tensors)
+    _flush(folder / WEIGHTS)
+    head = {"schema": SCHEMA, "step": step, "weights_sha256": digest, "state_sha256": _json_sha256(state)}
     with open(folder / STATE, "x", encoding="utf-8") as file:
         json.dump(head | {"state": state}, file, indent=1, allow_nan=False)
         file.flush()
@@ -177,7 +180,8 @@ def _flush(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        with standing("the disk", busy=True):  # of a large file it takes minutes
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -197,9 +201,13 @@ def _disk_errors() -> tuple[type[Exception], ...]:
     return OSError, SafetensorError
 
 
+def _size(tensors: Mapping[str, Tensor]) -> int:
+    return sum(x.numel() * x.element_size() for x in outline(tensors).values())
+
+
 def _disk_message(final: Path, tensors: Mapping[str, Tensor], error: Exception) -> CheckpointError:
-    needed = sum(x.numel() * x.element_size() for x in tensors.values()) / 1e6
-    free = shutil.disk_usage(final.parent).free / 1e6
+    shutil.rmtree(final.with_suffix(PARTIAL), ignore_errors=True)
+    needed, free = _size(tensors) / 1e6, shutil.disk_usage(final.parent).free / 1e6
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
     what = "the disk is full" if full else str(error)
     return CheckpointError(
@@ -245,17 +253,14 @@ def _checked_state(path: Path) -> dict[str, Any]:
     return whole
 
 
-def _checked_tensors(path: Path, state: dict[str, Any]) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
+def _checked_tensors(path: Path, digest: str | None) -> Stored:
     file = path / WEIGHTS
     if not file.is_file():
         raise CheckpointError(f"{file} is missing")
-    found = _sha256(file)
-    if found != state["weights_sha256"]:
-        raise CheckpointError(f"{file} is torn or was changed: SHA-256 must be {state['weights_sha256']}, got {found}")
+    if digest is not None and (found := _sha256(file)) != digest:
+        raise CheckpointError(f"{file} is torn or was changed: SHA-256 must be {digest}, got {found}")
     try:
-        return load_file(file)
+        return Stored(file)
     except _disk_errors() as error:
         raise CheckpointError(f"{file} cannot be read ({error})") from error
 

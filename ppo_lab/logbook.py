@@ -20,7 +20,8 @@ from torch import Tensor
 
 from ppo_lab import checkpoint, metrics
 from ppo_lab.config.base import Config, ConfigError, build, dump, parse_yaml
-from ppo_lab.learners.collectives import once, rank, world
+from ppo_lab.learners.collectives import SharedError, everywhere, once, rank, world
+from ppo_lab.learners.states import finish
 
 LOGS = ("metrics.jsonl", "samples.jsonl")
 FREE = {"reward_model.allow_weak_reward_model", "reward_model.threshold", "reward.timeout", "checkpoint.keep",
@@ -84,10 +85,13 @@ class Logbook:
         except OSError as error:
             raise ConfigError(f"folder must be writable, got {folder} ({error}); choose another --folder") from error
 
-    def resume_from(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Tensors and state of the newest checkpoint, after the logs were cut back to it; None where there is none."""
-        newest = checkpoint.latest(self.folder)
-        loaded = None if newest is None else checkpoint.load(newest)
+    def resume_from(self) -> tuple[Mapping[str, Tensor], dict[str, Any]] | None:
+        """Tensors, to be read as they are wanted, and state of the newest checkpoint; None where there is none.
+
+        Rank 0 has checked every byte, and the logs were cut back to it.
+        """
+        newest = once(self._newest_sound)
+        loaded = None if newest is None else checkpoint.stored(newest, sound=True)
         step = 0 if loaded is None else int(loaded[1]["step"])
         if self.writes:
             for name in LOGS:
@@ -98,6 +102,12 @@ class Logbook:
         if self.writes:
             self._write_best()
         return loaded
+
+    def _newest_sound(self) -> Path | None:
+        newest = checkpoint.latest(self.folder)
+        if newest is not None:
+            checkpoint.stored(newest)
+        return newest
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append one step to metrics.jsonl, and tell the trackers its numbers."""
@@ -132,19 +142,32 @@ class Logbook:
         return True
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """A checkpoint; the best step's one stays besides the newest."""
-        if self.writes:
-            protect = [] if self.best is None else [int(self.best["step"])]
-            state = {"step": step, "best": self.best, **state}
-            checkpoint.save(self.folder, step, tensors, state, keep=self.keep, protect=protect)
+        """A checkpoint; the best step's one stays besides the newest. Rank 0 writes what all ranks gather.
+
+        Raises:
+            CheckpointError: it could not be written; in several processes a `SharedError` of all of them says so.
+        """
+        everywhere(lambda: self._save(step, tensors, state))
+
+    def _save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        try:
+            if self.writes:
+                protect = [] if self.best is None else [int(self.best["step"])]
+                state = {"step": step, "best": self.best, **state}
+                checkpoint.save(self.folder, step, tensors, state, keep=self.keep, protect=protect)
+        finally:
+            finish(tensors)  # whoever writes nothing, or could not go on, takes part all the same
 
     @contextmanager
     def saving_on_error(self, run: Saves) -> Iterator[None]:
-        """Nothing already computed is lost: a failure between updates leaves a checkpoint of the last finished step."""
+        """Nothing already computed is lost: a failure between updates leaves a checkpoint of the last finished step.
+
+        In several processes it takes all ranks to write one, so the failure has to be one of all: a `SharedError`.
+        """
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
-            if world() > 1:  # weights lie in shards on other ranks, which know nothing of the error
+            if world() > 1 and not isinstance(error, SharedError):  # the others know nothing of it
                 error.add_note(f"The last checkpoint in {self.folder}, if there is one, is whole; use --resume.")
                 raise
             try:

@@ -6,7 +6,7 @@ are keyed by (seed, step), and environments start anew after every checkpoint, s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ class Run:
     def _restart(self) -> None:
         self.collector.reset(seeding.key(self.config.seed, "envs", self.step) % 2**31)
 
-    def _load(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    def _load(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         self.learner.load(tensors)
         self.normalizers.load(state["normalizers"])
         self.knobs = Knobs(**state["knobs"])

@@ -8,12 +8,14 @@
 `sharding`    what code apart from DeepSpeed must do otherwise where weights are sharded
 `watchdog`    a stuck or dead process becomes a named error
 `groups`      which parameters are the actor's, and which the critic's
+`states`      weights and moments that are never whole in memory, and their file (`tensorfile`)
 `collectives` what processes tell each other, the same for every learner
 ============  ==============================================================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -112,10 +114,13 @@ class Learner(Protocol):
         """
         ...
 
-    def state(self) -> dict[str, Tensor]:
-        """Full weights and Adam moments by plain name, a copy on the CPU: the same from every learner and world size.
+    def state(self) -> Mapping[str, Tensor]:
+        """Full weights and Adam moments by plain name, on the CPU: the same from every learner and world size.
 
-        Every rank calls it, and rank 0, which writes, is given it; the others get an empty dict.
+        Every rank calls it, and rank 0, which writes, is given the tensors. Shards are gathered only when a name is
+        asked for, so that no more than one whole tensor is in memory: then every rank asks for the same names in the
+        mapping's own order, before the next `step` (see `states.Made`). Where nothing is sharded, rank 0 has a copy of
+        all, and the others an empty dict.
 
         ``model.NAME`` trained parameters in full precision and persistent buffers · ``exp_avg.NAME``,
         ``exp_avg_sq.NAME``, ``step.NAME`` Adam's m, v and t · ``ema.NAME`` the actor's average, where one is kept ·
@@ -123,8 +128,10 @@ class Learner(Protocol):
         """
         ...
 
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take over what `state` gave, on any number of processes; every tensor is asked for, none is left over.
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave, on any number of processes; no name may be missing, none is left over.
+
+        Every rank is given it, best as it lies in its file (`states.Stored`), of which it reads what it owns.
 
         Raises:
             ValueError: names the tensor, what it should be, what it is and what to do; nothing has been changed then.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from torch import Tensor, nn
+
+from ppo_lab.learners.states import outline
 
 
 def check_settings(
@@ -66,8 +69,9 @@ def freeze(name: str, model: nn.Module, trained: dict[str, nn.Parameter]) -> nn.
     return model.eval().requires_grad_(False)
 
 
-def check_state(state: dict[str, Tensor], mine: dict[str, Tensor]) -> None:
-    """Every tensor that ``mine`` names, of its shape and dtype, and no other."""
+def check_state(given: Mapping[str, Tensor], mine: dict[str, Tensor]) -> None:
+    """Every tensor that ``mine`` names, of its shape and dtype, and no other; none is read for it."""
+    state = outline(given)
     same = "load a checkpoint of the model that the config describes"
     for name, x in mine.items():
         if name not in state:

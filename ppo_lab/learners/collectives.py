@@ -6,6 +6,7 @@ through `total` first, and every rank runs the same number of forward passes (`r
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -62,6 +63,16 @@ def add(x: Tensor) -> Tensor:
     return x.copy_(_sum(x)) if world() > 1 else x
 
 
+def first_sum(x: Tensor) -> Tensor:
+    """Sum over ranks in place, on rank 0 only, of float32 that all ranks but one hold as 0.0: bits stay as they are.
+
+    What other ranks hold afterwards is undefined.
+    """
+    if world() > 1:
+        dist.reduce(x.view(torch.int32), dst=0)  # as numbers, -0.0 + 0.0 is 0.0
+    return x
+
+
 def most(n: int) -> int:
     """The largest ``n`` of all ranks: how often each has to call a sharded model for all to call it equally often.
 
@@ -78,6 +89,33 @@ def most(n: int) -> int:
 def texts(mine: Sequence[str]) -> list[str]:
     """All ranks' texts in rank order."""
     return [text for some in _exchange(list(mine)) for text in some]
+
+
+class SharedError(RuntimeError):
+    """What one rank raised, raised on all of them; they are still in step, and may go on to save what they have."""
+
+
+def everywhere(work: Callable[[], T]) -> T:
+    """Each rank does it, calling no other, or all the same; what fails on one is then raised on all.
+
+    One process raises its error as it is.
+
+    Raises:
+        SharedError: names the first rank that failed, and its error.
+    """
+    if world() == 1:
+        return work()
+    error: Exception | None = None
+    try:
+        done = work()
+    except Exception as found:  # the others must hear of it before they wait for what will not come
+        error = found
+        traceback.clear_frames(found.__traceback__)  # their tensors, which memory may have run out for
+    said = _exchange(None if error is None else f"{type(error).__name__}: {error}")
+    failed = [r for r, what in enumerate(said) if what is not None]
+    if failed:
+        raise SharedError(f"rank {failed[0]}: {said[failed[0]]}") from error
+    return done
 
 
 def once(work: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -229,7 +229,7 @@ class PlainLearner:
         return {name: x.detach().to("cpu", copy=True) for name, x in self._tensors().items()} | counts
 
     @torch.no_grad()
-    def load(self, state: dict[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor]) -> None:
         """See `Learner.load`. Tensors are copied into place, so shared parameters stay shared."""
         counts = {f"count.{name}": torch.tensor(count) for name, count in self.counts.items()}
         mine = self._tensors()

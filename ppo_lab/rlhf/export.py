@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def export(
     where = checkpoint.latest(folder) if step is None else folder / "checkpoints" / f"{step:06d}"
     if where is None:
         raise ConfigError(f"RUN must hold a checkpoint, got none in {folder}; let it train, or resume it")
-    tensors, state = checkpoint.load(where)
+    tensors, state = checkpoint.stored(where)
     config = load_config(folder / "config.yaml", world=RLHFConfig)
     if average and config.policy.ema is None:
         raise ConfigError("policy.ema must be set in the run to export its average, got None; leave out --average")
@@ -65,12 +66,12 @@ def base_of(folder: Path, config: RLHFConfig) -> str:
 
 
 @torch.no_grad()
-def lay_over(policy: torch.nn.Module, tensors: dict[str, Tensor], *, prefix: str = POLICY[False]) -> None:
+def lay_over(policy: torch.nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = POLICY[False]) -> None:
     """Copy the trained parameters of a checkpoint over the model they started from."""
     parameters = dict(policy.named_parameters(remove_duplicate=False))
-    for name, x in tensors.items():
+    for name in tensors:
         if name.startswith(prefix):
-            own = parameters.get(name[len(prefix) :])
+            own, x = parameters.get(name[len(prefix) :]), tensors[name]
             if own is None or own.shape != x.shape:
                 raise ConfigError(f"checkpoint tensor {name} {tuple(x.shape)} has no place in the run's base model; "
                                   "put models/sft (or policy.path) back as it was")  # fmt: skip

@@ -7,7 +7,7 @@ purpose: asynchronous rollouts and replay. Random numbers are keyed by (seed, st
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -174,7 +174,7 @@ class Run:
         if self.watchdog is not None:
             self.watchdog.close()
 
-    def _load(self, tensors: dict[str, Tensor], state: dict) -> None:
+    def _load(self, tensors: Mapping[str, Tensor], state: dict) -> None:
         self.parts.check_reference(state["reference_sha256"])
         self.learner.load(tensors)
         self.scorer.load(state["normalizers"])

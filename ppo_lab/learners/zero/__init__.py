@@ -14,8 +14,9 @@ One engine owns actor and critic, one more each frozen model at stage 3; at stag
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +27,7 @@ from ppo_lab.config.scale import LearnerConfig
 from ppo_lab.learners import collectives, processes
 from ppo_lab.learners.checks import check_checkpointing, check_settings, check_state, checked_groups, freeze
 from ppo_lab.learners.plain import evaluating
+from ppo_lab.learners.states import Made, part
 from ppo_lab.records import to
 
 from . import shards
@@ -92,6 +94,7 @@ class ZeroLearner:
         self.resting: set[int] = set()  # ids of parameters whose group has rate 0 in this step
         let_rest(self.engine.optimizer, self.resting)
         self.optimizer_steps = self.skipped_steps = 0
+        self.averages: dict[str, nn.Parameter] = {}  # of whom an average is kept
 
     @property
     def counts(self) -> dict[str, int]:
@@ -141,6 +144,34 @@ class ZeroLearner:
         self.optimizer_steps += not skipped
         return math.inf if skipped else float(self.engine.get_global_grad_norm())
 
+    @torch.no_grad()
+    def keep_average(self) -> None:
+        """See `Learner.keep_average`: in this rank's shards."""
+        self.averages = dict(self.groups.get("actor", ()))
+        shards.keep_average(self.averages.values(), self.engine.optimizer)
+
+    @torch.no_grad()
+    def average(self, decay: float) -> None:
+        """See `Learner.average`."""
+        shards.move_average(self.averages.values(), self.engine.optimizer, decay)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """See `Learner.averaged`."""
+        if not self.averages:
+            raise ValueError("averaged() needs an average of the weights, got none; call keep_average() first")
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        for p in self.averages.values():
+            shards.exchange_average(p, self.engine.optimizer)
+        self._publish()
+
     def total(self, x: X) -> X:
         """Sum over ranks."""
         return collectives.total(x)
@@ -164,35 +195,31 @@ class ZeroLearner:
                 with self.replica.filled() as module, evaluating(module):
                     yield module
 
-    def state(self) -> dict[str, Tensor]:
-        """See `Learner.state`. Tensors are gathered one at a time and kept on rank 0 only."""
-        found: dict[str, Tensor] = {}
-        optimizer = self.engine.optimizer
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Learner.state`. A tensor is gathered to rank 0 when it is asked for."""
+        optimizer, whole, counts = self.engine.optimizer, self._buffers() | self._extra(), self.counts
 
-        def keep(name: str, x: Tensor) -> None:
-            if self.rank == 0:
-                found[name] = x.detach().to("cpu", copy=True)
+        def make(name: str) -> Tensor:
+            if self.counts != counts:
+                raise ValueError(f"{name} must be asked for before the next step(), got {self.counts}; call state()")
+            if name in whole:
+                return whole[name].detach().to("cpu", copy=True)
+            what, _, own = name.partition(".")
+            p = self.parameters[own]
+            return shards.steps_of(p, optimizer) if what == "step" else shards.read(p, optimizer, what)
 
-        for what in ("model", *shards.MOMENTS):
-            for name, p in self.parameters.items():
-                keep(f"{what}.{name}", shards.read(p, optimizer, what))
-        for name, p in self.parameters.items():
-            keep(f"step.{name}", shards.steps_of(p, optimizer))
-        for name, x in (self._buffers() | self._extra()).items():
-            keep(name, x)
-        return found
+        return Made(self._outline(), make)
 
     @torch.no_grad()
-    def load(self, state: dict[str, Tensor]) -> None:
-        """See `Learner.load`: every rank is given the whole state and takes its shard."""
-        expected = {f"{what}.{name}": torch.empty(shards.whole_size(p), device="meta")
-                    for what in ("model", *shards.MOMENTS) for name, p in self.parameters.items()}  # fmt: skip
-        expected |= {f"step.{name}": torch.empty((), device="meta") for name in self.parameters}
-        check_state(state, expected | self._buffers() | self._extra())
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """See `Learner.load`: of each tensor a rank reads the piece that it owns."""
+        check_state(state, self._outline())
         optimizer = self.engine.optimizer
         for name, p in self.parameters.items():
             for what in ("model", *shards.MOMENTS):
-                shards.write(p, optimizer, what, state[f"{what}.{name}"])
+                shards.write(p, optimizer, what, partial(part, state, f"{what}.{name}"))
+            if name in self.averages:
+                shards.write(p, optimizer, shards.AVERAGE, partial(part, state, f"{shards.AVERAGE}.{name}"))
             piece = shards.piece_of(p, optimizer)
             if piece is not None:
                 optimizer.optimizer.state[piece.flat]["step"].copy_(state[f"step.{name}"])
@@ -214,6 +241,16 @@ class ZeroLearner:
         elif optimizer.persistent_parameters:
             optimizer.persistent_parameters[0].partition(optimizer.persistent_parameters, has_been_updated=False)
             optimizer.persistent_parameters[0].all_gather(optimizer.persistent_parameters)
+
+    def _outline(self) -> dict[str, Tensor]:
+        """Shape and dtype of all that a checkpoint holds."""
+        found = {f"{what}.{name}": torch.empty(shards.whole_size(p), device="meta")
+                 for what in ("model", *shards.MOMENTS) for name, p in self.parameters.items()}  # fmt: skip
+        found |= {f"step.{name}": torch.empty((), device="meta") for name in self.parameters}
+        found |= {f"{shards.AVERAGE}.{name}": torch.empty(shards.whole_size(p), device="meta")
+                  for name, p in self.averages.items()}  # fmt: skip
+        whole = self._buffers() | self._extra()
+        return found | {name: torch.empty_like(x, device="meta") for name, x in whole.items()}
 
     def _buffers(self) -> dict[str, Tensor]:
         kept = _persistent(self.module)

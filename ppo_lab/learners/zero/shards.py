@@ -7,15 +7,19 @@ sizes: DeepSpeed's own setters ask for sizes that the number of ranks divides.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ppo_lab.core.averages import moving_average
 from ppo_lab.learners import collectives
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+AVERAGE = "ema"
+BLOCK = 1 << 24  # elements sent at a time: 64 MiB
 
 
 @dataclass(frozen=True)
@@ -79,22 +83,32 @@ def begin(optimizer: Any) -> None:
 
 
 def read(p: nn.Parameter, optimizer: Any, what: str) -> Tensor:
-    """The whole float32 weight (``model``) or moment of a parameter, on every rank: a sum of pieces and zeros."""
+    """The whole float32 weight (``model``) or moment of a parameter, on rank 0; elsewhere an empty tensor.
+
+    Every rank calls it. Pieces travel a block at a time: beside the tensor itself little memory is needed.
+    """
     piece, shape = piece_of(p, optimizer), whole_size(p)
-    buffer = torch.zeros(shape.numel(), dtype=torch.float32, device=collectives.carrier())
-    if piece is not None:
-        real = max(0, min(piece.size, len(buffer) - piece.start))  # the rest of the last shard is padding
-        source = _store(piece, optimizer, what).narrow(0, piece.inside, real)
-        buffer[piece.start : piece.start + real] = source.detach()
-    return collectives.add(buffer).view(shape)
+    size, first = shape.numel(), collectives.rank() == 0
+    whole = torch.empty(shape if first else 0, dtype=torch.float32)
+    for start in range(0, size, BLOCK):
+        block = torch.zeros(min(BLOCK, size - start), dtype=torch.float32, device=collectives.carrier())
+        if piece is not None:
+            low, high = max(start, piece.start), min(start + len(block), piece.start + piece.size)
+            if low < high:
+                mine = _store(piece, optimizer, what).narrow(0, piece.inside + low - piece.start, high - low)
+                block[low - start : high - start] = mine.detach()
+        collectives.first_sum(block)
+        if first:
+            whole.view(-1)[start : start + len(block)] = block
+    return whole
 
 
-def write(p: nn.Parameter, optimizer: Any, what: str, value: Tensor) -> None:
-    """This rank's piece of ``value`` goes into its place; nothing is sent."""
+def write(p: nn.Parameter, optimizer: Any, what: str, part: Callable[[int, int], Tensor]) -> None:
+    """This rank's piece goes into its place: ``part(start, stop)`` gives elements of the whole. Nothing is sent."""
     piece = piece_of(p, optimizer)
     if piece is None:
         return
-    mine = value.reshape(-1)[piece.start : piece.start + piece.size]
+    mine = part(piece.start, min(piece.start + piece.size, whole_size(p).numel()))  # the last shard may be padded
     store = _store(piece, optimizer, what).narrow(0, piece.inside, piece.size)
     store[: len(mine)].copy_(mine)
     if what == "model" and is_sharded(p):
@@ -106,6 +120,38 @@ def steps_of(p: nn.Parameter, optimizer: Any) -> Tensor:
     piece = piece_of(p, optimizer)
     states = [optimizer.optimizer.state[piece.flat]] if piece else optimizer.optimizer.state.values()
     return next(iter(states))["step"].detach().cpu().clone()
+
+
+def keep_average(parameters: Iterable[nn.Parameter], optimizer: Any) -> None:
+    """From here on beside the shards that hold these parameters: their moving average, at first equal to them."""
+    for flat in _flats(parameters, optimizer):
+        optimizer.optimizer.state[flat][AVERAGE] = flat.detach().clone()
+
+
+def move_average(parameters: Iterable[nn.Parameter], optimizer: Any, decay: float) -> None:
+    """One step of the average, on this rank's shards; nothing is sent."""
+    for flat in _flats(parameters, optimizer):
+        kept = optimizer.optimizer.state[flat][AVERAGE]
+        kept.copy_(moving_average(kept, flat.detach(), decay=decay))
+
+
+def exchange_average(p: nn.Parameter, optimizer: Any) -> None:
+    """This rank's piece of a weight and of its average change places; a second time puts them back, to the bit."""
+    piece = piece_of(p, optimizer)
+    if piece is None:
+        return
+    weight, kept = (_store(piece, optimizer, what).narrow(0, piece.inside, piece.size) for what in ("model", AVERAGE))
+    now = weight.clone()
+    weight.copy_(kept)
+    kept.copy_(now)
+    if is_sharded(p):
+        p.ds_tensor.data.copy_(weight)  # type: ignore[attr-defined]
+
+
+def _flats(parameters: Iterable[nn.Parameter], optimizer: Any) -> list[Tensor]:
+    """The flat tensors of this rank that hold a piece of one of them, each once."""
+    pieces = [piece_of(p, optimizer) for p in parameters]
+    return list({id(piece.flat): piece.flat for piece in pieces if piece is not None}.values())
 
 
 def _store(piece: Piece, optimizer: Any, what: str) -> Tensor:
