@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from .base import Config
+from .bonus import ExplorationConfig, ShapingConfig
 from .ppo import CheckpointConfig, LogConfig, OptimizerConfig, PPOConfig
 
 # Where control differs from language; a file's own settings come on top.
@@ -159,6 +160,8 @@ class ControlConfig(Config):
     threads: PositiveInt = Field(1, description="CPU threads; tiny networks run fastest on one.")
     net: NetConfig = NetConfig()
     normalize: NormalizeConfig = NormalizeConfig()
+    shaping: ShapingConfig = ShapingConfig()
+    exploration: ExplorationConfig = ExplorationConfig()
     ppo: PPOConfig = PPOConfig(**USUAL["ppo"])
     optimizer: OptimizerConfig = OptimizerConfig(**USUAL["optimizer"])
     penalty: PenaltyConfig = PenaltyConfig()

@@ -5,7 +5,7 @@ Inside the loop only the actor runs. Values, of all steps and of the final obser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from ppo_lab.records import ControlRollout
 from .envs import Envs, Transition
 from .normalize import Normalizers
 from .policy import ActorCritic, Choices, Numbers
+from .shaping import Bonus, Visit
 
 
 class Episodes(NamedTuple):
@@ -36,6 +37,7 @@ class Collected(NamedTuple):
     head: Tensor  # (B, T, H) the policy's output, which the exact KL(old‖new) needs
     episodes: Episodes
     raw_obs: np.ndarray  # (T, N, *O) as the environment gave them
+    bonus: float | None = None  # mean a step of what was paid besides
 
 
 @dataclass
@@ -60,10 +62,14 @@ class Collector:
         envs: N environments.
         actions: what a head means.
         normalizers: what the policy sees, and what the learner is paid.
+        bonuses: what it is paid besides, by name; added after the reward was scaled.
     """
 
-    def __init__(self, envs: Envs, actions: Choices | Numbers, normalizers: Normalizers):
-        self.envs, self.actions, self.normalizers = envs, actions, normalizers
+    def __init__(
+        self, envs: Envs, actions: Choices | Numbers, normalizers: Normalizers,
+        bonuses: Mapping[str, Bonus] | None = None,
+    ):  # fmt: skip
+        self.envs, self.actions, self.normalizers, self.bonuses = envs, actions, normalizers, bonuses or {}
         self.shape = envs.observation_space.shape or ()
 
     def reset(self, seed: int) -> None:
@@ -89,6 +95,7 @@ class Collector:
         ended = flags["terminated"] | flags["truncated"]
         raw = np.where(flags["valid"], tape.stacked("reward"), 0.0)
         reward, episodes = self._rewards(raw, ended, flags["valid"]), self._episodes(raw, ended, flags)
+        bonus = self._bonus(tape, flags, episodes) if self.bonuses else None
         value, next_value = self._values(module, tape, ended)
         if faults.active("limit_is_end"):
             flags["terminated"] = ended.copy()
@@ -99,12 +106,13 @@ class Collector:
             action = torch.from_numpy(self.actions.sent(action)).clone()
         rollout = ControlRollout(
             obs=rows_first(tape.seen), action=rows_first(action), logp=rows_first(logp),
-            reward=rows_first(torch.from_numpy(reward).float()),
+            reward=rows_first(torch.from_numpy(reward if bonus is None else reward + bonus).float()),
             terminated=rows_first(torch.from_numpy(flags["terminated"])), ended=rows_first(torch.from_numpy(ended)),
             mask=rows_first(torch.from_numpy(flags["valid"])), value=rows_first(value),
             next_value=rows_first(next_value),
         )  # fmt: skip
-        return Collected(rollout, rows_first(tape.head), episodes, tape.obs)
+        paid = None if bonus is None else float(bonus.sum() / max(flags["valid"].sum(), 1))
+        return Collected(rollout, rows_first(tape.head), episodes, tape.obs, paid)
 
     def _play(self, module: ActorCritic, noise: Tensor) -> Tape:
         steps, count, actions = len(noise), self.envs.count, self.actions
@@ -133,6 +141,11 @@ class Collector:
                 self.running = np.where(ended[t], 0.0, self.running)
             self.normalizers.learn_rewards(running[valid])
         return self.normalizers.scale(raw)
+
+    def _bonus(self, tape: Tape, flags: dict[str, np.ndarray], episodes: Episodes) -> np.ndarray:
+        """What all bonuses pay together, (T, N); 0 where a step only reset."""
+        visit = Visit(tape.obs, tape.stacked("final"), flags["terminated"], flags["valid"], episodes.returns)
+        return np.where(flags["valid"], sum(bonus.pay(visit) for bonus in self.bonuses.values()), 0.0)
 
     def _episodes(self, raw: np.ndarray, ended: np.ndarray, flags: dict[str, np.ndarray]) -> Episodes:
         """Totals of the episodes that ended here, from running sums: one look an episode, not one a step."""

@@ -12,6 +12,9 @@ choice          two states, the action that matches the state pays 1        π(s
 bandit          one state, arms of a normal pay each, ends                  the best arm
 ==============  ==========================================================  =========================================
 
+``probe/chain`` is no test of a part but a place where plain PPO fails: states in a row; one wrong step starts over and
+pays a little, and only the far end pays 1 (`exact.mdp.chain`). It is cut after twice as many steps.
+
 The answers are those of `exact.mdp.solve`, which the tests compare with; a state is observed as a row of 0 and one 1.
 """
 
@@ -25,11 +28,12 @@ import torch
 from gymnasium import spaces
 
 from ppo_lab.config import ConfigError
-from ppo_lab.exact.mdp import MDP, bandit
+from ppo_lab.exact.mdp import MDP, bandit, chain
 
 from .envs import Transition
 
 GAMMA = 0.9
+CHAIN, SLACK = 12, 0.001  # states, and what starting over pays, of probe/chain unless env.options says otherwise
 ARMS = (0.1, 0.5, 0.2, 0.8)  # what the bandit's arms pay unless env.options says otherwise
 
 
@@ -97,27 +101,42 @@ PROBES: dict[str, MDP] = {
     "choice": world([[[0.0, 0.0]] * 2] * 2, [[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5]),
     "bandit": bandit(torch.tensor(ARMS)),
 }
+OPTIONS = {"bandit": {"arms", "noise"}, "chain": {"states", "slack"}}
 
 
 def make_probe(name: str, count: int, options: dict[str, Any], limit: int | None) -> TabularEnvs:
-    """A probe by name. The bandit takes ``arms`` (what each pays) and ``noise`` (its deviation, 1 if left out).
+    """A probe by name. The bandit takes ``arms`` (what each pays) and ``noise`` (its deviation, 1 if left out); the
+    chain ``states`` and ``slack`` (what starting over pays).
 
     Raises:
         ConfigError: no such probe, or options that it does not take.
     """
-    if name not in PROBES:
+    if name not in PROBES.keys() | OPTIONS.keys():
         near = get_close_matches(name, PROBES, n=1, cutoff=0.4)
-        hint = f"did you mean probe/{near[0]}?" if near else f"known: {', '.join(PROBES)}"
+        hint = f"did you mean probe/{near[0]}?" if near else f"known: {', '.join(PROBES)}, chain"
         raise ConfigError(f"env.id must name a probe, got probe/{name}; {hint}")
-    known = {"arms", "noise"} if name == "bandit" else set()
+    known = OPTIONS.get(name, set())
     if limit is not None or options.keys() - known:
         raise ConfigError(
             f"env.options of probe/{name} must be among {sorted(known) or 'none'} and env.time_limit unset, got "
             f"{options} and {limit}; remove them"
         )
-    arms, noise = options.get("arms", ARMS), options.get("noise", 1.0 if name == "bandit" else 0.0)
+    if name == "bandit":
+        return _bandit(count, **options)
+    return TabularEnvs(_chain(**options) if name == "chain" else PROBES[name], count)
+
+
+def _bandit(count: int, *, arms: Any = ARMS, noise: Any = 1.0) -> TabularEnvs:
     if not isinstance(arms, list | tuple) or len(arms) < 2 or not all(isinstance(x, int | float) for x in arms):
         raise ConfigError(f"env.options.arms must be at least two numbers, got {arms}; try {list(ARMS)}")
     if not isinstance(noise, int | float) or not noise >= 0:
         raise ConfigError(f"env.options.noise must be a number of at least 0, got {noise}; try 1.0")
-    return TabularEnvs(bandit(torch.tensor(arms)) if name == "bandit" else PROBES[name], count, noise=noise)
+    return TabularEnvs(bandit(torch.tensor(arms)), count, noise=noise)
+
+
+def _chain(*, states: Any = CHAIN, slack: Any = SLACK) -> MDP:
+    if not isinstance(states, int) or states < 1:
+        raise ConfigError(f"env.options.states must be a whole number of at least 1, got {states}; try {CHAIN}")
+    if not isinstance(slack, int | float):
+        raise ConfigError(f"env.options.slack must be a number, got {slack}; try {SLACK}")
+    return chain(states, slack=slack, gamma=GAMMA, limit=2 * states)

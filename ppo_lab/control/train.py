@@ -26,6 +26,7 @@ from ppo_lab.update import ppo_update
 
 from .collect import Collected, Collector
 from .evaluate import Evaluator
+from .exploration import make_bonuses
 from .make import make_envs
 from .measure import measure
 from .normalize import Normalizers
@@ -61,7 +62,8 @@ class Run:
         self.actions = actions_of(self.envs.action_space)
         shape = self.envs.observation_space.shape or ()
         self.normalizers = Normalizers(config.normalize, shape, config.ppo.gamma)
-        self.collector = Collector(self.envs, self.actions, self.normalizers)
+        self.bonuses = make_bonuses(config.shaping, config.exploration, shape, gamma=config.ppo.gamma, seed=config.seed)
+        self.collector = Collector(self.envs, self.actions, self.normalizers, self.bonuses)
         self.evaluator = Evaluator(config, self.actions, self.normalizers)
         self.learner = make_learner(config, shape, self.actions)
         self.assess = make_assess(self.actions, exact_kl=config.penalized)
@@ -127,6 +129,7 @@ class Run:
         state = {
             "knobs": self.knobs.state(),
             "normalizers": self.normalizers.state(),
+            "bonuses": {name: bonus.state() for name, bonus in self.bonuses.items()},
             "threads": torch.get_num_threads(),
             "rng": seeding.rng_state(),
         }
@@ -158,6 +161,7 @@ class Run:
             "delta": knobs.delta if natural is not None else None,
             "backtracks": natural.accepted if natural is not None else None,
             "reward_scale": self.normalizers.reward_scale,
+            "bonus_mean": self.last.bonus if self.last is not None else None,
         }
 
     def _restart(self) -> None:
@@ -166,6 +170,8 @@ class Run:
     def _load(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         self.learner.load(tensors)
         self.normalizers.load(state["normalizers"])
+        for name, bonus in self.bonuses.items():
+            bonus.load(state["bonuses"][name])
         self.knobs = Knobs(**state["knobs"])
         self.step = self._saved = state["step"]
         seeding.set_rng_state(state["rng"])

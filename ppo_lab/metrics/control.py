@@ -128,6 +128,13 @@ CONTROL = (
         rows=("A15", "C3"),
     ),
     Metric(
+        name="bonus_mean", title="bonus", group="reward", unit="reward",
+        formula="what shaping and exploration paid, a step", reduction="mean", mask="steps that count",
+        reads="Exploration: should fall towards 0 as places become familiar. Large beside the reward: the policy works "
+        "for the bonus.",
+        rows=("H1", "H5"),
+    ),
+    Metric(
         name="action_std", title="spread of actions", group="entropy", unit="",
         formula="mean_i σ_i of the Gaussian policy", reduction="mean over the numbers of an action", mask="none",
         reads="Falls as the policy commits. Below a tenth of the action range while the return is low: too early.",

@@ -152,6 +152,7 @@ class ControlMetrics:
     delta: float | None = None
     backtracks: int | None = None
     reward_scale: float | None = None
+    bonus_mean: float | None = None  # a step, of shaping and exploration
     action_std: float | None = None
     evaluation: ControlEvaluation | None = None
 
