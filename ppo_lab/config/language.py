@@ -122,6 +122,16 @@ class SamplingConfig(Config):
         "recompute", description="Denominator of the ratio: the update's own forward, or the sampler's figures."
     )
     batch: PositiveInt | None = Field(None, description="Rows sampled and scored at a time; None: all.")
+    order: Literal["epochs", "length", "difficulty", "uncertainty"] = Field(
+        "epochs", description="Which training prompts come next: all alike, or more often the long, the low-scored, "
+        "the ones that ensemble or critic are unsure of (rlhf.prompt_sampling). Held-out prompts never follow it.",
+    )  # fmt: skip
+    order_strength: float = Field(
+        1.0, description="κ of e^(κz), z in deviations. Higher: more of them; below 0: fewer, as of long ones."
+    )
+    order_floor: float = Field(
+        0.2, ge=0, le=1, description="Share of the chance that all prompts get alike. Higher: nearer to all alike."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -153,10 +163,35 @@ class CriticConfig(Config):
     init: Literal["auto", "reward_model", "policy"] = Field(
         "auto", description="auto: from the reward model where it is causal and shares the tokenizer, else the policy."
     )
-    trunk: Literal["separate", "shared"] = Field("separate", description="Own network, or a head on the actor's.")
+    trunk: Literal["separate", "shared", "partial"] = Field(
+        "separate", description="Own network, a head on the actor's, or its first blocks (shared_layers) and own ones."
+    )
+    shared_layers: NonNegativeInt | None = Field(
+        None, description="M, the policy's first blocks that a partial critic stands on. Higher: less memory and time, "
+        "fewer layers to differ in; 0 is separate, all of them shared."
+    )
+    detach: bool = Field(
+        False, description="Stop the value's gradient before the shared trunk: the policy alone shapes it."
+    )
     head: Literal["linear", "mlp"] = Field("linear", description="Value head; mlp has one hidden layer.")
     head_std: PositiveFloat = Field(0.01, description="Initial deviation of a fresh head.")
     warmup: NonNegativeInt = Field(0, description="First PPO steps in which only the critic learns.")
+
+    @model_validator(mode="after")
+    def _shares(self) -> CriticConfig:
+        if (self.trunk == "partial") != (self.shared_layers is not None):
+            raise ValueError(
+                f"critic.shared_layers must be set with critic.trunk partial and with no other, got "
+                f"{self.shared_layers} with {self.trunk}; set both, half of the policy's blocks is a start"
+            )
+        if self.detach and self.trunk == "separate":
+            raise ValueError("critic.detach needs a critic.trunk that is shared or partial, got separate; leave it out")
+        if self.init == "reward_model" and self.trunk != "separate":
+            raise ValueError(
+                f"critic.init reward_model needs critic.trunk separate (the reward model's upper layers do not fit the "
+                f"policy's lower ones), got {self.trunk}; leave init out"
+            )
+        return self
 
 
 class EvaluationConfig(Config):

@@ -35,6 +35,7 @@ from .models.adapters import add_adapters
 from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
 from .models.recompute import recompute_blocks
+from .prompt_sampling import PromptOrder
 from .ptx import PretrainingMix, mix_of
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
 from .score import Reward, Scorer, call
@@ -70,14 +71,11 @@ class Parts:
     reference_sha256: str
     shares_tokenizer: bool  # some reward model reads with the policy's tokenizer
     mix: PretrainingMix | None  # texts beside the surrogate (PPO-ptx)
+    order: PromptOrder  # which prompts come next
 
     def prompts_at(self, step: int) -> Prompts:
-        """The prompts of one step: an order keyed by the seed, epoch after epoch, each prompt ``samples`` times."""
-        cfg, n = self.config.sampling, len(self.prompts)
-        places = range(step * cfg.prompts, (step + 1) * cfg.prompts)
-        orders = {e: seeding.permutation(n, self.config.seed, "prompts", e) for e in {p // n for p in places}}
-        rows = torch.stack([orders[p // n][p % n] for p in places])
-        return take(self.prompts, rows.repeat_interleave(cfg.samples))
+        """The prompts of one step, in an order keyed by the seed, each prompt ``samples`` times."""
+        return take(self.prompts, self.order.rows(step).repeat_interleave(self.config.sampling.samples))
 
     def fit_normalizers(self) -> None:
         """Every reward judges answers of the untouched policy: its first test, and gain and bias of its score."""
@@ -122,6 +120,8 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     corpus = load_corpus(config.corpus, seed=config.seed)
     policy, tokenizer, encode = obtain_policy(config, corpus, folder / "models" / "sft")
     prompts, held_out = encode(corpus.train_prompts), encode(corpus.held_out_prompts)
+    order = PromptOrder(config.sampling, config.seed, [corpus.train_prompts[i] for i in prompts.index.tolist()],
+                        prompts.attention.sum(-1))  # fmt: skip
     sampling = sampling_of(config, policy, tokenizer)
     if config.sampling.suppress:
         log.warning("sampling.suppress %s: never sampled, and masked in policy, old and reference alike",
@@ -152,7 +152,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     texts = Texts(tokenizer, corpus.train_prompts, corpus.columns, cap, chat)
     return Parts(config=config, corpus=corpus, tokenizer=tokenizer, learner=learner, scorer=scorer, texts=texts,
                  prompts=prompts, held_out=held, lens=lens, sampling=sampling, encode=encode,
-                 reference_sha256=reference_sha256, mix=mix,
+                 reference_sha256=reference_sha256, mix=mix, order=order,
                  shares_tokenizer=any(same_tokenizer(j.tokenizer, tokenizer) for j in judges.values()))  # fmt: skip
 
 

@@ -161,6 +161,7 @@ class Run:
         state = {
             "beta": self.beta,
             "normalizers": self.scorer.state(),
+            "prompts": self.parts.order.state(),
             "reference_sha256": self.parts.reference_sha256,
             "threads": torch.get_num_threads(),
             "rng": seeding.rng_state(),
@@ -178,6 +179,7 @@ class Run:
         self.parts.check_reference(state["reference_sha256"])
         self.learner.load(tensors)
         self.scorer.load(state["normalizers"])
+        self.parts.order.load(state["prompts"])
         self.step = self._saved = state["step"]
         self.beta = state["beta"]
         seeding.set_rng_state(state["rng"])
@@ -207,6 +209,7 @@ class Run:
                              centred=cfg.ppo.standardize != "none")  # fmt: skip
         metrics = measure(self.step, rollout, reward, advantage, target, update, beta=beta, rates=rates, clock=clock,
                           lengths=lengths)  # fmt: skip
+        self.parts.order.learn(rollout)  # which prompts the next step draws
         better = False
         with self.logbook.saving_on_error(self):
             try:
