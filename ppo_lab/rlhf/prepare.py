@@ -32,8 +32,9 @@ from .evaluate import HeldOut
 from .generate import generate
 from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainable, trunk_of
 from .models.adapters import add_adapters
-from .models.build import build_policy, context_of, load_policy, load_tokenizer, train_last_layers
+from .models.build import blocks_of, build_policy, context_of, load_policy, load_tokenizer, train_last_layers
 from .models.folders import save_folder
+from .models.partial import upper_trunk
 from .models.recompute import recompute_blocks
 from .prompt_sampling import PromptOrder
 from .ptx import PretrainingMix, mix_of
@@ -243,16 +244,20 @@ def build_actor_critic(
     generator = seeding.generator(config.seed, "value head")
     head = ValueHead(policy.config.hidden_size, kind=config.critic.head, std=config.critic.head_std,
                      generator=generator)  # fmt: skip
-    if config.critic.trunk == "shared":
-        return ActorCritic(policy, head)
+    cfg, trunk = config.critic, trunk_of(policy)
+    if cfg.trunk == "shared" or cfg.shared_layers == len(blocks_of(policy)):
+        return ActorCritic(policy, head, detach=cfg.detach)
+    if cfg.shared_layers:
+        upper = upper_trunk(trunk, cfg.shared_layers)
+        return ActorCritic(policy, head, upper, shared_layers=cfg.shared_layers, detach=cfg.detach)
     fitting = [judge for judge in judges.values() if judge.fits_critic(tokenizer, policy)]
     if config.critic.init == "reward_model" and not fitting:
         raise ConfigError(
             "critic.init reward_model needs a causal reward model with the policy's tokenizer, and there is none; "
             "use critic.init: policy"
         )
-    if config.critic.init == "policy" or not fitting:
-        return ActorCritic(policy, head, copy_trainable(trunk_of(policy)))
+    if cfg.init == "policy" or cfg.trunk == "partial" or not fitting:
+        return ActorCritic(policy, head, copy_trainable(trunk))
     return ActorCritic(policy, head, fitting[0].copy_trunk(), origin="reward model")
 
 

@@ -7,6 +7,7 @@ read where token t is predicted from, so it has seen the prompt and the tokens b
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from ppo_lab.learners.groups import actor_and_critic
 
 from ..generate import positions
 from ..logprobs import head_of, hidden_logprobs, tempered
+from .build import blocks_of
+from .partial import output_of
 
 
 def trunk_of(model: nn.Module) -> nn.Module:
@@ -25,11 +28,14 @@ def trunk_of(model: nn.Module) -> nn.Module:
     return model.base_model  # type: ignore[return-value]
 
 
-def response_states(trunk: nn.Module, tokens: Tensor, attention: Tensor, steps: int) -> Tensor:
-    """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``."""
+def response_states(
+    trunk: nn.Module, tokens: Tensor, attention: Tensor, steps: int, *, below: Tensor | None = None
+) -> Tensor:
+    """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``; ``below``: see `partial`."""
     if faults.active("padding_attended"):
         attention = torch.ones_like(attention)
-    out = trunk(input_ids=tokens, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
+    given = {"input_ids": tokens} if below is None else {"inputs_embeds": below}
+    out = trunk(**given, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
     if faults.active("shift_left_out"):
         return out.last_hidden_state[:, -steps:]
     return out.last_hidden_state[:, -steps - 1 : -1]
@@ -83,11 +89,22 @@ class ActorCritic(nn.Module):
         head: value head.
         critic: the critic's own trunk; None: it reads the policy's hidden states.
         origin: which model the critic's trunk is a copy of, in words.
+        shared_layers: blocks of the policy that ``critic``, an `upper_trunk`, stands on.
+        detach: the value's gradient does not reach what the critic shares with the policy.
     """
 
-    def __init__(self, policy: nn.Module, head: ValueHead, critic: nn.Module | None = None, *, origin: str = "policy"):
+    def __init__(
+        self,
+        policy: nn.Module,
+        head: ValueHead,
+        critic: nn.Module | None = None,
+        *,
+        origin: str = "policy",
+        shared_layers: int = 0,
+        detach: bool = False,
+    ):
         super().__init__()
-        self.origin = origin
+        self.origin, self.shared_layers, self.detach = origin, shared_layers, detach
         self.policy, self.critic, self.head = policy, critic, head
 
     def forward(
@@ -116,8 +133,10 @@ class ActorCritic(nn.Module):
             ``logp``, ``entropy``, ``value`` (and ``ref_kl``), each ``(B, T)``; nats and reward units.
         """
         steps, out = response.shape[-1], {}
-        if not critic_only or self.critic is None:
-            states = response_states(trunk_of(self.policy), tokens, attention, steps)
+        alone = self.critic is not None and not self.shared_layers  # the critic needs nothing of the policy
+        if not critic_only or not alone:
+            with self._watched() as below:
+                states = response_states(trunk_of(self.policy), tokens, attention, steps)
         if not critic_only:
             head = head_of(self.policy)
             if reference is not None:
@@ -128,10 +147,21 @@ class ActorCritic(nn.Module):
             )
         if policy_only:
             return out
-        if self.critic is not None:
-            states = response_states(self.critic, tokens, attention, steps)
+        if self.critic is None:
+            states = self._cut(states)
+        else:
+            lower = self._cut(below[0]) if self.shared_layers else None
+            states = response_states(self.critic, tokens, attention, steps, below=lower)
         out["value"] = self.head(states)
         return out
+
+    def _cut(self, states: Tensor) -> Tensor:
+        """Shared states as the critic sees them."""
+        return states.detach() if self.detach else states
+
+    def _watched(self) -> AbstractContextManager[list[Tensor]]:
+        """What the last shared block says; nothing where none is shared."""
+        return output_of(blocks_of(self.policy)[self.shared_layers - 1]) if self.shared_layers else nullcontext([])
 
     def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:
         """Trainable parameters, each once, by group; a shared trunk belongs to the actor."""
