@@ -23,6 +23,7 @@ def plan(
     recompute_every: Annotated[
         int | None, typer.Option(metavar="K", help="Recompute every K-th block; 0: none.", show_default="0")
     ] = None,
+    recompute: Annotated[str | None, typer.Option(help="block or selective.", show_default="block")] = None,
     lora: Annotated[int | None, typer.Option(metavar="RANK", help="Train adapters.", show_default="off")] = None,
     prompt: Annotated[int | None, typer.Option(metavar="TOKENS", show_default="512")] = None,
     answer: Annotated[int | None, typer.Option(metavar="TOKENS", show_default="512")] = None,
@@ -42,8 +43,8 @@ def plan(
     And whether it fits, and what to change first.
     """
     given: dict[str, Any] = dict(devices=devices, memory=memory and memory * 1e9, stage=stage, precision=precision,
-                                 master=master, offload=offload, recompute_every=recompute_every, lora=lora,
-                                 prompt=prompt, answer=answer, rows=rows, micro_batch=micro_batch,
+                                 master=master, offload=offload, recompute_every=recompute_every, recompute=recompute,
+                                 lora=lora, prompt=prompt, answer=answer, rows=rows, micro_batch=micro_batch,
                                  sample_batch=sample_batch, generation=generation, tensor=tensor,
                                  pipeline=pipeline)  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}

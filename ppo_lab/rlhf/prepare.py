@@ -160,10 +160,11 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
 def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Module]) -> Learner:
     """Who owns the weights: one process, copies, or shards of them."""
     optimizer, kind = config.optimizer, processes.kind_of(config.learner.kind)
-    if config.learner.recompute_every is not None:
+    every, what = config.learner.recompute_every, config.learner.recompute
+    if every is not None:
         for part in (module.policy, module.critic):
             if part is not None:
-                recompute_blocks(part, every=config.learner.recompute_every)  # type: ignore[arg-type]
+                recompute_blocks(part, every=every, kind=what)  # type: ignore[arg-type]
     settings: dict[str, Any] = dict(
         frozen=frozen, actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate, betas=optimizer.betas,
         eps=optimizer.eps, weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,

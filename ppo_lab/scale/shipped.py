@@ -74,6 +74,7 @@ def settings_of(name: str) -> dict[str, Any]:
         "precision": {"no": "fp32"}.get(cfg.precision, cfg.precision),
         "offload": learner.offload,
         "recompute_every": learner.recompute_every,
+        "recompute": learner.recompute,
         "lora": cfg.policy.lora.rank or None,
         "critic": "shared" if cfg.critic.trunk == "shared" else "policy" if cfg.critic.init == "policy" else "own",
         "prompt": cfg.corpus.max_prompt_tokens,

@@ -13,9 +13,10 @@ from learners.gloo import TESTS
 from learners.whole_runs import assert_equal_runs, keep, kept, record, settings, start
 
 from ppo_lab import checkpoint
+from ppo_lab.checkpoint import hash_module
 from ppo_lab.rlhf import logprobs
 from ppo_lab.rlhf.export import export
-from ppo_lab.rlhf.models.build import load_policy
+from ppo_lab.rlhf.models.build import load_policy, load_reward_model, load_tokenizer, quiet
 from ppo_lab.scale.launch import launch
 
 pytestmark = pytest.mark.distributed
@@ -27,6 +28,7 @@ STOP = {"ppo": {"target_kl": 1e-5, "epochs": 3, "minibatches": 1}, "optimizer": 
 STOPS = ". a and are but great had has i in is it not of the this to very was we were while".split()
 LENGTHS = {"sampling": {"prompts": 3, "stop": STOPS}}
 ADAPTERS = {"policy": {"lora": {"rank": 2}}}
+SELECTIVE = {"recompute_every": 1, "recompute": "selective"}
 HALVES = {"policy": {"trainable_layers": 1}}
 RUNS: dict[str, dict[str, Any]] = {
     "ddp": {"learner": {"kind": "ddp"}},
@@ -40,6 +42,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "sharded": {"learner": {**ZERO, "generation": "sharded"}, **FEW, **LENGTHS},
     "recomputed": {"learner": {**ZERO, "recompute_every": 1}, **FEW},
     "recomputed2": {"learner": {**ZERO, "stage": 2, "recompute_every": 2}, **FEW, **HALVES},
+    "selective_ddp": {"learner": {"kind": "ddp", **SELECTIVE}, **FEW},
+    "selective2": {"learner": {**ZERO, "stage": 2, **SELECTIVE}, **FEW},
+    "selective3": {"learner": {**ZERO, **SELECTIVE}, **FEW},
     "chunks": {"learner": ZERO, **FEW},
     "adapters": {"learner": {**ZERO, "recompute_every": 1}, **FEW, **ADAPTERS},
     "last_layers": {"learner": ZERO, **FEW, **HALVES},
@@ -54,12 +59,19 @@ RUNS: dict[str, dict[str, Any]] = {
     "ensemble": {"learner": ZERO, **FEW, "reward": {"combine": "min"}, "reward_model": {"members": 2}, **LENGTHS},
     "exact_kl": {"learner": ZERO, "kl": {"placement": "loss", "estimator": "exact"}, **FEW},
 }
-HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner": ZERO, "precision": "fp16", **FEW}}
+READY: dict[str, dict[str, Any]] = {name: {"policy": {"path": f"HOME/{name}"}, "sft": {"steps": 0}, **FEW,
+                                           "reward": {"sources": [{"kind": "model", "path": "HOME/judge"}]}}
+                                    for name in ("tied", "untied")}  # fmt: skip
+RUNS |= {"tied": {"learner": ZERO, **READY["tied"]},
+         "untied": {"learner": {**ZERO, "generation": "sharded"}, **READY["untied"]}}  # fmt: skip
+HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner": ZERO, "precision": "fp16", **FEW},
+        "bf16_last": {"learner": ZERO, "precision": "bf16", **FEW, **HALVES}}  # fmt: skip
+EXACT = {"bf16": "chunks", "fp16": "chunks", "bf16_last": "last_layers"}  # the same run in float32
 OVERFLOW = {"learner": ZERO, "precision": "fp16", **FEW, "ppo": {"value_coef": 20.0, "epochs": 6}}
 
 THEN = {"average": ["resume"], "average2": ["resume"], "early_stop1": ["resume"], "early_stop3": ["resume"],
         "zero1": ["held"], "zero2": ["held"], "zero3": ["held"], "adapters": ["held"],
-        "last_layers": ["held"]}  # fmt: skip
+        "last_layers": ["held"], "tied": ["held"], "untied": ["held"]}  # fmt: skip
 CHUNK = 2000  # logits: several chunks a forward, and of another number on each rank
 
 
@@ -70,17 +82,38 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = start(settings(), home / "made", None)
     run.close()
     shutil.copytree(home / "made" / "models", home / "base" / "models")
+    make_ready(home)
     return home
+
+
+def make_ready(home: Path) -> None:
+    """Models in folders of several files: ``tied``, ``untied`` (in bfloat16), and ``judge``, a reward model."""
+    policy, tokenizer = (load(str(home / "base" / "models" / "sft")) for load in (load_policy, load_tokenizer))
+    judge = load_reward_model(str(home / "base" / "models" / "reward_model"), seed=0)
+    with quiet():
+        policy.save_pretrained(home / "tied", max_shard_size="20KB")
+        judge.save_pretrained(home / "judge", max_shard_size="20KB")
+        policy.config.tie_word_embeddings = False
+        policy.lm_head.weight = torch.nn.Parameter(policy.lm_head.weight.detach() * 0.9)
+        policy.to(torch.bfloat16).save_pretrained(home / "untied", max_shard_size="10KB")
+    for name in ("tied", "untied", "judge"):
+        assert len(list((home / name).glob("*.safetensors"))) > 2
+        tokenizer.save_pretrained(home / name)
+
+
+def placed(home: Path, sections: dict[str, Any]) -> dict[str, Any]:
+    """With the folder that HOME stands for."""
+    return json.loads(json.dumps(sections).replace("HOME", str(home)))  # type: ignore[no-any-return]
 
 
 def alone(home: Path, name: str, sections: dict[str, Any]) -> Any:
     """The same run on one process, recorded once."""
-    sections = {**sections, "learner": {"kind": "plain"}}
-    folder = home / "one" / name
+    sections = placed(home, {**sections, "learner": {"kind": "plain"}})
+    folder, models = home / "one" / name, None if name in READY else home / "base" / "models"
     if not folder.exists():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(logprobs, "CHUNK_LOGITS", CHUNK if name == "chunks" else logprobs.CHUNK_LOGITS)
-            keep(record(start(settings(**sections), folder, home / "base" / "models")), home / "one" / f"{name}.0")
+            keep(record(start(settings(**sections), folder, models)), home / "one" / f"{name}.0")
     return kept(home / "one" / f"{name}.0")
 
 
@@ -99,8 +132,10 @@ def together(home: Path, runs: dict[str, dict[str, Any]], *, world: int, timeout
 @pytest.fixture(scope="module")
 def two(home: Path) -> Path:
     """Every run on two processes."""
-    runs: dict[str, dict[str, Any]] = {name: {"settings": s, "then": list(THEN.get(name, ()))}
+    runs: dict[str, dict[str, Any]] = {name: {"settings": placed(home, s), "then": list(THEN.get(name, ()))}
                                        for name, s in (RUNS | HALF).items()}  # fmt: skip
+    for name in READY:
+        runs[name]["ready"] = True
     runs["chunks"]["chunk"] = CHUNK
     runs["overflow"] = {"settings": OVERFLOW, "then": ["resume"]}
     alone(home, "one_row", RUNS["one_row"])
@@ -131,7 +166,7 @@ def test_ranks_that_stop_at_different_lengths_do_not_wait_for_each_other(two: Pa
 @pytest.mark.parametrize("name", HALF)
 def test_half_precision_stays_near_float32(home: Path, two: Path, name: str) -> None:
     """The first step's first gradient: weights of 8 or 11 bits, products of the same."""
-    one, half = alone(home, "chunks", RUNS["chunks"]), kept(two / f"{name}.0")
+    one, half = alone(home, EXACT[name], RUNS[EXACT[name]]), kept(two / f"{name}.0")
     assert torch.equal(half[0]["1.tokens"], kept(two / f"{name}.1")[0]["1.tokens"])
     norm, exact = half[1][0]["gradient_norm"], one[1][0]["gradient_norm"]
     assert 0 < abs(norm - exact) < 0.05 * exact  # not equal: it was computed in half precision
@@ -149,7 +184,7 @@ def test_a_gradient_beyond_fp16_is_no_step_and_halves_the_scale(two: Path) -> No
     assert int(state["step.head.out.bias"]) == taken, "Adam has not seen the others"
 
 
-@pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "adapters", "last_layers"])
+@pytest.mark.parametrize("name", ["zero1", "zero2", "zero3", "adapters", "last_layers", "tied", "untied"])
 def test_every_rank_holds_its_share(two: Path, name: str) -> None:
     for rank in range(WORLD):
         held = json.loads((two / f"{name}.held.{rank}.json").read_text())
@@ -174,6 +209,14 @@ def test_a_checkpoint_of_one_process_goes_on_in_two(home: Path, two: Path) -> No
     one = alone(home, "one_row", RUNS["one_row"])
     later = {key: x for key, x in one[0].items() if key.startswith("2.")}
     assert_equal_runs(kept(two / "from_plain.1"), (later, one[1][1:]))
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_reference_that_was_never_whole_has_the_hash_of_the_whole_one(home: Path, two: Path, name: str) -> None:
+    alone(home, name, RUNS[name])
+    hashes = [checkpoint.load(folder / name / "checkpoints" / "000002")[1]["reference_sha256"]
+              for folder in (two, home / "one")]  # fmt: skip
+    assert hashes[0] == hashes[1] == hash_module(load_policy(str(home / name)))
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])

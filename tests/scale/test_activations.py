@@ -14,7 +14,7 @@ from ppo_lab.rlhf.models.actor_critic import ActorCritic, ValueHead, copy_traina
 from ppo_lab.rlhf.models.recompute import recompute_blocks
 from ppo_lab.scale.memory import SHAPES, Shape, activation_bytes, cache_bytes, logits_bytes, shape_of
 from ppo_lab.scale.memory.activations import LOGIT_KEPT
-from ppo_lab.scale.memory.measure import saved_bytes
+from ppo_lab.scale.memory.measure import flops, saved_bytes
 
 ROWS, PROMPT, STEPS = 6, 13, 20
 LENGTH = PROMPT + STEPS
@@ -88,6 +88,45 @@ def test_activations_of_actor_and_critic_within_a_few_percent(family: str, preci
                                    peak=False)  # fmt: skip
     planned += logits_bytes(shape, rows=ROWS, steps=STEPS)
     assert planned == pytest.approx(kept(model), rel=0.08)
+
+
+@each_family
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("every", [1, 2])
+def test_selective_recomputing_within_a_few_percent(family: str, precision: str, every: int) -> None:
+    """Counted are inputs of blocks (autograd keeps them) and results of linear layers (kept beside it)."""
+    model = actor_critic(family, precision)
+    for trunk in (model.policy, model.critic):
+        recompute_blocks(trunk, every=every, kind="selective")
+    planned = 2 * activation_bytes(shape_of(model.policy), rows=ROWS, length=LENGTH, precision=precision,
+                                   recompute_every=every, recompute="selective", peak=False)  # fmt: skip
+    planned += logits_bytes(shape_of(model.policy), rows=ROWS, steps=STEPS)
+    assert planned == pytest.approx(kept(model), rel=0.08)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@each_family
+def test_operations_run_again_are_those_of_attention(family: str, attention: str) -> None:
+    """Of a forward and backward; eager attention adds up to the two products of scores and values, by hand."""
+    from transformers import AutoModelForCausalLM
+
+    def count(kind: str | None) -> int:
+        config = config_of(family)
+        net = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
+        if kind:
+            recompute_blocks(net, kind=kind)
+        given = batch()
+
+        def once() -> None:
+            states = trunk_of(net)(input_ids=given["tokens"], attention_mask=given["attention"].long(), use_cache=False)
+            states.last_hidden_state.square().mean().backward()
+
+        return flops(once)
+
+    plain, selective, block = (count(kind) for kind in (None, "selective", "block"))
+    products = 2 * 2 * ROWS * LENGTH * LENGTH * 48 * 4  # two, of two operations a number, in four blocks
+    assert selective - plain == products
+    assert block - plain > 4 * products
 
 
 @each_family

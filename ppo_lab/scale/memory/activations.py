@@ -69,15 +69,24 @@ def block_bytes(shape: Shape, *, length: int, precision: str = "bf16", tensor: i
     return sum(item.bytes / (tensor if item.split else 1) for item in items)
 
 
+def selective_bytes(shape: Shape, *, precision: str = "bf16", tensor: int = 1) -> float:
+    """What a selectively recomputed block keeps for one token: its input and what each of its linear layers computes.
+
+    Tensor parallelism divides all of these but the input and the two results of the width, which ranks add up.
+    """
+    e, d = size_of(precision), shape.width
+    return e * (d + sum(out if out == d else out / tensor for _, out in shape.matrices))
+
+
 def kept_bytes(blocks: int, block: float, entry: float, *, every: int) -> float:
     r"""Peak bytes a token when every k-th block is recomputed:
     :math:`r \cdot entry + (N - r) \cdot block + block`, with :math:`r = \lceil N/k \rceil` recomputed blocks.
 
-    A recomputed block keeps its input alone; while its gradient is taken one of them is whole again. Raising ``every``:
-    fewer blocks recomputed, more memory, less time.
+    A recomputed block keeps its input alone (``entry``; selectively recomputed, `selective_bytes`); while its gradient
+    is taken one of them is whole again. Raising ``every``: fewer blocks recomputed, more memory, less time.
 
     Args:
-        blocks: N. ``block``: bytes of one whole block; ``entry``: bytes of its input.
+        blocks: N. ``block``: bytes of one whole block; ``entry``: bytes of what is kept of a recomputed one.
         every: k; blocks 0, k, 2k, … are recomputed.
 
     Source: Chen et al. 2016, sec. 4.1, with one block a segment.
@@ -98,6 +107,7 @@ def activation_bytes(
     length: int,
     precision: str = "bf16",
     recompute_every: int | None = None,
+    recompute: str = "block",
     layers: int | None = None,
     tensor: int = 1,
     peak: bool = True,
@@ -109,7 +119,7 @@ def activation_bytes(
 
     Args:
         rows, length: of the micro-batch.
-        recompute_every: None: nothing is recomputed; 1: every block.
+        recompute_every: None: nothing is recomputed; 1: every block. ``recompute``: "block" or "selective".
         layers: on this device; all of them if left out.
         tensor: T of tensor parallelism; what each rank keeps whole (norms, residual) is not divided.
 
@@ -123,6 +133,8 @@ def activation_bytes(
     kept = blocks * one
     if recompute_every and blocks:
         entry = size_of(precision) * shape.width
+        if recompute == "selective":
+            entry = selective_bytes(shape, precision=precision, tensor=tensor)
         kept = kept_bytes(blocks, one, entry, every=recompute_every) - (0 if peak else one)
     # of the final norm's result only the response goes on
     last = norm_bytes(shape, precision=precision) - size_of(precision) * shape.width

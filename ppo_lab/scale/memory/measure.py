@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ppo_lab.rlhf.models.recompute import watched
+
 
 @dataclass
 class Saved:
@@ -27,7 +29,8 @@ class Saved:
 def saved_bytes(*modules: nn.Module) -> Iterator[Saved]:
     """Count what the forwards inside keep, weights and buffers of ``modules`` left out.
 
-    Views share a storage, which counts once. Inside a recomputed block only its inputs are seen, as only they are kept.
+    Views share a storage, which counts once. Of a recomputed block its inputs are seen, and what selective recomputing
+    keeps besides.
     The count itself keeps every storage alive until it is dropped.
     """
     own = {x.untyped_storage().data_ptr() for m in modules for x in (*m.parameters(), *m.buffers())}
@@ -39,7 +42,7 @@ def saved_bytes(*modules: nn.Module) -> Iterator[Saved]:
             saved.storages.setdefault(address, x.detach())
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x), watched(pack):
         yield saved
 
 
@@ -67,9 +70,19 @@ def learner_bytes(learner: Any) -> dict[str, int]:
 
 
 def flops(function: Any, *args: Any, **kwargs: Any) -> int:
-    """Floating-point operations of the matrix products in a call, backward passes inside it included."""
-    from torch.utils.flop_counter import FlopCounterMode
+    """Floating-point operations of the matrix products in a call, attention's and those of backward passes included."""
+    from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-    with FlopCounterMode(display=False) as counter:
+    aten = torch.ops.aten  # torch knows the kernels of GPUs, not that of the CPU
+
+    def fused(q: Any, k: Any, v: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+        return int(sdpa_flop_count(q, k, v))
+
+    def fused_backward(grad: Any, q: Any, k: Any, v: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
+        return int(sdpa_backward_flop_count(grad, q, k, v))
+
+    mapping = {aten._scaled_dot_product_flash_attention_for_cpu: fused,
+               aten._scaled_dot_product_flash_attention_for_cpu_backward: fused_backward}  # fmt: skip
+    with FlopCounterMode(display=False, custom_mapping=mapping) as counter:
         function(*args, **kwargs)
     return counter.get_total_flops()

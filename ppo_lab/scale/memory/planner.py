@@ -161,8 +161,8 @@ def plan(setup: Setup) -> Plan:
     update = {
         "activations": held * sum(
             activation_bytes(shape, rows=setup.micro_batch, length=setup.length, precision=setup.precision,
-                             recompute_every=setup.recompute_every, layers=-(-shape.layers // setup.pipeline),
-                             tensor=setup.tensor) for shape in passed),
+                             recompute_every=setup.recompute_every, recompute=setup.recompute,
+                             layers=-(-shape.layers // setup.pipeline), tensor=setup.tensor) for shape in passed),
         "logits": logits_bytes(policy, rows=setup.micro_batch, steps=setup.answer, tensor=setup.tensor),
         "buffers": buffers(setup),
     }  # fmt: skip
@@ -190,8 +190,11 @@ def changes(setup: Setup) -> Iterator[tuple[str, Callable[[], Setup]]]:
         yield "sample one sequence at a time", lambda: replace(setup, sample_batch=1)
     if setup.stage < 3 and setup.pipeline == 1:
         yield f"ZeRO stage {setup.stage + 1}", lambda: replace(setup, stage=setup.stage + 1)
-    if setup.recompute_every != 1:
-        yield "recompute every block", lambda: replace(setup, recompute_every=1)
+    if setup.recompute_every is None:
+        selective = replace(setup, recompute_every=1, recompute="selective")
+        yield "recompute every block, selectively", lambda: selective
+    if (setup.recompute_every, setup.recompute) != (1, "block"):
+        yield "recompute every block", lambda: replace(setup, recompute_every=1, recompute="block")
     if setup.generation == "gathered" and setup.stage == 3:
         yield "sharded generation", lambda: replace(setup, generation="sharded")
     if setup.offload == "none":

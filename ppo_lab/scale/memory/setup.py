@@ -11,6 +11,7 @@ from ppo_lab.scale.memory.shape import SHAPES, Shape
 OFFLOADS = ("none", "optimizer", "all")
 GENERATIONS = ("gathered", "sharded")
 CRITICS = ("own", "policy", "shared")
+RECOMPUTE = ("block", "selective")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class Setup:
         stage: of ZeRO over the D data-parallel ranks; frozen models are divided at stage 3 only.
         precision: of weights and gradients. ``master``: a float32 copy of half-precision weights in the optimizer.
         offload: to the host: "optimizer" its states; "all" the weights too (stage 3).
-        recompute_every: every k-th block is computed again in the backward pass; None: none.
+        recompute_every: every k-th block is computed again in the backward pass; None: none. ``recompute``: "block" all
+            of it, "selective" all but its linear layers.
         lora: rank of adapters on every matrix of the policy; None: all weights are trained. The reference then shares
             the policy's base.
         critic: "own": a trunk of its own, as from the reward model, trained whole; "policy": a copy of the policy's,
@@ -46,6 +48,7 @@ class Setup:
     master: bool = True
     offload: str = "none"
     recompute_every: int | None = None
+    recompute: str = "block"
     lora: int | None = None
     critic: str = "own"
     prompt: int = 512
@@ -66,7 +69,8 @@ class Setup:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"stage must be 0, 1, 2 or 3, got {self.stage}; 0 is plain data parallelism")
-        for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS), ("critic", CRITICS)):
+        for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS), ("critic", CRITICS),
+                            ("recompute", RECOMPUTE)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.devices % (self.tensor * self.pipeline):
