@@ -17,7 +17,7 @@ from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.gold import vader
 from ppo_lab.rlhf.reward_model import answers_of
 
-PROMPTS, POOL = 64, 128
+PROMPTS, POOL = 48, 96
 NS = (1, 2, 4, 8, 16, 32, 64)
 
 

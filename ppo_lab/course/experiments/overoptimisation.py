@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,14 @@ from ppo_lab.rlhf.generate import generate, trim
 from ppo_lab.rlhf.gold import grammatical_share
 from ppo_lab.rlhf.tokens import join
 
-STEPS = 20
-AT = (1, 2, 3, 4, 6, 8, 12, 16, 20)  # steps after which held-out prompts are answered: dense where KL is small
+STEPS = 16
+AT = (1, 2, 3, 4, 6, 8, 12, 16)  # steps after which held-out prompts are answered: dense where KL is small
 SAMPLES, LENGTH = 512, 8  # for diversity: answers, and tokens of each that are counted
 SMALL = PolicyConfig(layers=1, width=32, heads=4, context=64)
 PAIRS = (1000, 2000, 4000)
 BETAS = (0.0, 0.05, 0.2)
 MIDDLE = 2000
+AVERAGE = "average"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Arm:
 
 
 STAR = (
-    Arm("middle"),
+    Arm("middle", settings=("policy.ema=0.8",)),
     *(Arm(f"pairs {n}", pairs=n) for n in PAIRS if n != MIDDLE),
     Arm("small", small=True),
     *(Arm(f"beta {beta:g}", beta=beta) for beta in BETAS if beta),
@@ -62,7 +62,6 @@ SWITCHES = (
     *(Arm(rule, settings=(f"reward_model.members={MEMBERS}", f"reward.combine={rule}"))
       for rule in ("mean", "min", "mean_minus_std")),
     Arm("ptx", settings=("ppo.ptx_coef=0.5",)),
-    Arm("average", settings=("policy.ema=0.8",)),
 )  # fmt: skip
 
 
@@ -72,8 +71,9 @@ def config_of(arm: Arm, seed: int, trunk: str | None = None) -> RLHFConfig:
         f"name=hack_{seed}", f"seed={seed}", f"steps={STEPS}", f"kl.beta={arm.beta}", "reward.sources=[{kind: model}]",
         f"reward_model.pairs={arm.pairs}", "reward_model.answers=8", "reward_model.noise=0.15",
         "reward_model.held_out_pairs=400", "reward_model.allow_weak_reward_model=true", "reward.batch=256",
-        "critic.init=policy", "sampling.prompts=64", "ppo.epochs=2", "optimizer.actor_rate=5e-4",
-        "optimizer.schedule=constant", "evaluation.every=1000", "evaluation.prompts=192", "checkpoint.every=1000",
+        "critic.init=policy", "sampling.prompts=64", "ppo.epochs=2", "ppo.minibatches=2",
+        "optimizer.actor_rate=8e-4", "optimizer.schedule=constant",
+        "evaluation.every=1000", "evaluation.prompts=128", "checkpoint.every=1000",
         *([f"reward_model.path={trunk}"] if arm.small else []), *arm.settings,
     ])  # fmt: skip
     assert isinstance(found, RLHFConfig)
@@ -111,8 +111,9 @@ def started(arm: Arm, seed: int, work: Path) -> Run:
 def curve(run: Run, arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
     """Train; a row before the first step and after each of `AT`: KL, proxy, gold, share of grammatical texts.
 
-    Means over 192 held-out prompts with the same noise each time. ``proxy`` is in deviations of the untouched policy's
-    scores; gold is VADER's, and ``gold_std`` its deviation over the untouched policy's answers.
+    Means over 128 held-out prompts with the same noise each time. ``proxy`` is in deviations of the untouched policy's
+    scores; gold is VADER's, and ``gold_std`` its deviation over the untouched policy's answers. A run that keeps an
+    average of its weights, which its training never sees, has rows of the arm `AVERAGE` besides.
     """
     where = {"arm": arm.name, "seed": seed}
     accuracy = round(judge_accuracy(run), 4)
@@ -122,6 +123,10 @@ def curve(run: Run, arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
     for i, _ in enumerate(run, start=1):
         if i in AT:
             yield {**where, "step": i, **means(look(run)), "gold_std": spread, "accuracy": accuracy}
+            if run.config.policy.ema is not None:
+                with run.learner.averaged():
+                    yield {**where, "arm": AVERAGE, "step": i, **means(look(run)), "gold_std": spread,
+                           "accuracy": accuracy}  # fmt: skip
 
 
 def judge_accuracy(run: Run) -> float:
@@ -134,14 +139,9 @@ def judge_accuracy(run: Run) -> float:
 
 
 def look(run: Run) -> dict[str, Any]:
-    """Answers to the held-out prompts, judged (`rlhf.evaluate.judged`).
-
-    Of the average of the weights, where one is kept.
-    """
-    kept = run.config.policy.ema is not None and run.step > 0
-    with run.learner.averaged() if kept else nullcontext():
-        answers = answer(run.learner, run.parts.held_out, seed=run.config.seed, greedy=False)
-        return judged(run.learner, run.parts.held_out, answers, run.config)
+    """Answers to the held-out prompts, judged; see `rlhf.evaluate.judged`."""
+    answers = answer(run.learner, run.parts.held_out, seed=run.config.seed, greedy=False)
+    return judged(run.learner, run.parts.held_out, answers, run.config)
 
 
 def means(seen: dict[str, Any]) -> dict[str, float]:
