@@ -13,7 +13,9 @@ from ppo_lab.course.exercises import (
     clipping,
     control_variate,
     endings,
+    hacking,
     joint,
+    kth_of_n,
     language,
     loop,
     matters,
@@ -54,6 +56,7 @@ EXERCISES: dict[str, Exercise] = {
         agreement.KAPPA, preferences.PREFERENCE_LOSS, preferences.LAST_TOKEN_SCORE, ranking.RANKING_LOSS,
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
+        hacking.BEST_OF_N, hacking.DISTINCT_N, hacking.PESSIMISTIC_SCORE, kth_of_n.KTH_OF_N,
         memory.BYTES_PER_DEVICE, memory.PIPELINE_WAIT, memory.RECOMPUTED_BYTES, segments.SEGMENT_BYTES,
         ranks.RANK_MOMENTS, ranks.LOSS_FACTOR,
     )

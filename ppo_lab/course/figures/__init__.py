@@ -19,6 +19,7 @@ PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.
     "gae": "gae:gae_panel",
     "ablation": "ablation_panel:ablation_panel",
     "beta": "beta:beta_panel",
+    "pressure": "pressure:pressure_panel",
     "ribbon": "ribbon:ribbon_panel",
     "clipping": "clipping:clipping_panel",
     "importance": "importance:importance_panel",
