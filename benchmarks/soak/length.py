@@ -1,10 +1,10 @@
 """The cap times four: three rewards, two caps, and at the long cap five remedies; notebook 11 replays it.
 
-    python benchmarks/soak/length.py [--seeds 6] [--steps 14] [--remedies mean_mood]
+    python benchmarks/soak/length.py [--seeds 6] [--steps 16] [--remedies mean_mood]
 
 One row a run (`course.experiments.length.run_row`). The same seed shares prompts and noise over rewards, caps and
-remedies, so differences are paired. Rates, β, weights and the remedies' settings were chosen on seed 100, which is not
-among those reported. Writes ``ppo_lab/course/recorded/length.json``.
+remedies, so differences are paired. Rates, β, weights and the remedies' settings were chosen on seed 100, those
+reported are 1, 2, 3, … Writes ``ppo_lab/course/recorded/length.json``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     plan += [(reward, LONG, remedy) for reward in options.remedies for remedy in REMEDIES if remedy != "none"]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.seeds):
+        for seed in range(1, options.seeds + 1):
             for i, (reward, cap, remedy) in enumerate(plan):
                 cpu = time.process_time()
                 rows.append(run_row(reward, cap, remedy, seed, Path(folder) / f"{i}_{seed}", steps=options.steps))

@@ -40,6 +40,7 @@ class Language:
     mask: Tensor  # (S, T) bool
     ref_logits: Tensor  # (P, V) of π_ref
     reward: Tensor  # (S,) in [-1, 1]
+    state: Tensor | None = None  # (P,) prefixes of one number share a row in a table; None: each has its own
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -155,9 +156,11 @@ def make_language(
     >>> len(make_language(0)), len(make_language(0, stop=True)), make_language(0, stop=True).lengths(torch.zeros(121))
     (256, 121, tensor([  0.,   1.,   3.,   9., 108.]))
     """
-    if tokens < 2 or length < 1 or tokens**length > MOST_SEQUENCES:
+    words = tokens - stop
+    count = words**length + stop * sum(words**n for n in range(length))
+    if tokens < 2 or length < 1 or count > MOST_SEQUENCES:
         raise ValueError(
-            f"a language needs tokens >= 2, length >= 1 and tokens ** length <= {MOST_SEQUENCES}, got tokens {tokens}, "
+            f"a language needs tokens >= 2, length >= 1 and at most {MOST_SEQUENCES} sequences, got tokens {tokens}, "
             f"length {length}; try 4 and 4"
         )
     end = tokens - 1 if stop else None

@@ -36,8 +36,25 @@ class Next(NamedTuple):
     past_key_values: Place
 
 
+def row_of(language: Language, prefix: Tensor) -> Tensor:
+    """The row of each prefix in a table."""
+    return prefix if language.state is None else language.state.to(prefix.device)[prefix]
+
+
+def first_of(language: Language) -> Tensor:
+    """The first prefix of each row, (rows,)."""
+    prefixes = torch.arange(len(language.child))
+    if language.state is None:
+        return prefixes
+    last = len(prefixes) - 1
+    rows = torch.zeros(int(language.state.max()) + 1, dtype=torch.long)
+    return rows.index_copy(0, language.state.flip(0), last - prefixes)  # written backwards: the first one stays
+
+
 class TabularPolicy(nn.Module):
     """One row of logits a prefix. Samples like a causal language model after a prompt of one token, of any id.
+
+    Where the language says so (`Language.state`), prefixes share a row: that of the first of them.
 
     Args:
         language: the tree.
@@ -47,18 +64,22 @@ class TabularPolicy(nn.Module):
     def __init__(self, language: Language, logits: Tensor):
         super().__init__()
         self.language = language
-        self.logits = nn.Parameter(logits.clone())
+        self.logits = nn.Parameter(logits[first_of(language)].clone())
+
+    def table(self) -> Tensor:
+        """Logits of every prefix, (P, V), shared rows written out."""
+        return self.logits if self.language.state is None else self.logits[self.language.state]
 
     def forward(self, input_ids: Tensor, past_key_values: Place | None = None, **_: object) -> Next:
         """Logits of the token after ``input_ids`` ``(B, 1)``: the prompt, then one sampled token a call."""
         here = input_ids[:, -1] * 0 if past_key_values is None else past_key_values.prefix
         if past_key_values is not None:
             here = self.language.child[here, input_ids[:, -1]]
-        return Next(self.logits[here][:, None], Place(here))
+        return Next(self.logits[row_of(self.language, here)][:, None], Place(here))
 
     def rows(self, response: Tensor) -> Tensor:
         """Logits that predict each token of complete sequences, (B, T) -> (B, T, V); anything after the end."""
-        return self.logits[self.language.walk(response)[:, :-1].clamp(min=0)]
+        return self.logits[row_of(self.language, self.language.walk(response)[:, :-1].clamp(min=0))]
 
 
 class TabularActorCritic(nn.Module):
@@ -67,7 +88,7 @@ class TabularActorCritic(nn.Module):
     def __init__(self, language: Language):
         super().__init__()
         self.policy = TabularPolicy(language, language.ref_logits)
-        self.value = nn.Parameter(torch.zeros(len(language.child), dtype=torch.float64))
+        self.value = nn.Parameter(torch.zeros(len(self.policy.logits), dtype=torch.float64))
 
     def forward(
         self,
@@ -83,7 +104,8 @@ class TabularActorCritic(nn.Module):
         _plain(temperature, suppress)
         logits = self.policy.rows(response)
         out = {"logp": categorical_logp(logits, response), "entropy": entropy(logits)}
-        out["value"] = self.value[self.policy.language.walk(response)[:, :-1].clamp(min=0)]
+        language = self.policy.language
+        out["value"] = self.value[row_of(language, language.walk(response)[:, :-1].clamp(min=0))]
         return out if reference is None else out | {"ref_kl": categorical_kl(logits, reference)}
 
     def parameter_groups(self) -> dict[str, list[tuple[str, nn.Parameter]]]:

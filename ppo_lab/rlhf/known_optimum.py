@@ -91,7 +91,7 @@ def solve_by_ppo(
         rate = rate_multiplier(step, optimizer, total=iterations)
         update = ppo_update(learner, batch, assess, cfg, seed=seeding.key(seed, step), actor=rate, critic=rate,
                             leash=leash_of(beta, kl))  # fmt: skip
-        logp = language.logp_of(model.policy.logits.detach())
+        logp = language.logp_of(model.policy.table().detach())
         exact = compare(logp, ref_logp, language.reward, beta=beta)
         yield Progress(step=step + 1, samples=(step + 1) * samples, exact=exact, logp=logp, update=update)
 

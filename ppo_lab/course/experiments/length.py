@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ppo_lab.config.language import RLHFConfig
 
-T, LONG = 16, 64  # caps: a sentence and a half, five sentences
-STEPS, LAST = 14, 3  # PPO steps of a run; steps at its end that are averaged
+T, LONG = 12, 48  # caps: one sentence, four sentences
+STEPS, LAST = 16, 3  # PPO steps of a run; steps at its end that are averaged
 REWARDS = {"mean_mood": "length-neutral", "praise": "growing", "blame": "shrinking"}
 WEIGHTS = {"mean_mood": 2.0, "praise": 1.0, "blame": 1.0}
 REMEDIES: dict[str, tuple[str, ...]] = {
     "none": (),
-    "controller": ("kl.controller=proportional", "kl.target=6", "kl.horizon=128"),
+    "controller": ("kl.controller=proportional", "kl.target=2", "kl.horizon=128"),
     "L_ref/L": (f"kl.reference_length={T}",),
     "score/L": ("reward.divide_by=length",),
     "spread": ("reward.placement=spread",),
     "sentences": ("reward.placement=sentences",),
 }
-USUAL = 57.0  # mean length of the untouched policy's answers under the long cap
+USUAL = 45.0  # mean length of the untouched policy's answers under the long cap
 KEPT = {
     "length": "response_length", "kl": "ref_kl_sum", "kl_token": "ref_kl_token", "score": "raw_score_mean",
     "total": "reward_mean", "beta": "beta", "pushed_long": "pushed_down_long", "pushed_middle": "pushed_down_middle",
