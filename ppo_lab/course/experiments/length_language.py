@@ -1,7 +1,7 @@
 """Notebook 11: the same experiment where the best length is known: texts of at most 3 or 12 tokens, four rewards.
 
-PPO on tables (`ppo_lab.rlhf.known_optimum`) against π*'s exact length. Under one reward every text is worth the same, so
-π* is the reference and any change of length is an artefact; `VARIANTS` are what is suspected of making one.
+PPO on tables (`ppo_lab.rlhf.known_optimum`) against π*'s exact length. Under one reward every text is worth the same:
+there π* is the reference, and any change of length is an artefact. `VARIANTS` are what is suspected of making one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def lengths(worth: str, cap: int, variant: str, seed: int, *, iterations: int = 
     from ppo_lab.rlhf.known_optimum import OPTIMIZER, PPO, solve_by_ppo
 
     here, (update, optimizer) = language(worth, cap), VARIANTS[variant]
-    steps = solve_by_ppo(here, beta=BETA, seed=seed, iterations=iterations, samples=SAMPLES,
-                         cfg=PPO.model_copy(update=update), optimizer=OPTIMIZER.model_copy(update=optimizer))  # fmt: skip
+    cfg, rates = PPO.model_copy(update=update), OPTIMIZER.model_copy(update=optimizer)
+    steps = solve_by_ppo(here, beta=BETA, seed=seed, iterations=iterations, samples=SAMPLES, cfg=cfg, optimizer=rates)
     return [mean_length(here, here.ref_logp), *(mean_length(here, step.logp) for step in steps)]
 
 
