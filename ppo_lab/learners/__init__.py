@@ -7,6 +7,7 @@
 `processes`   entering and leaving the group of processes
 `sharding`    what code apart from DeepSpeed must do otherwise where weights are sharded
 `watchdog`    a stuck or dead process becomes a named error
+`unread`      weights that are still in their files, for whoever will own them
 `groups`      which parameters are the actor's, and which the critic's
 `states`      weights and moments that are never whole in memory, and their file (`tensorfile`)
 `collectives` what processes tell each other, the same for every learner

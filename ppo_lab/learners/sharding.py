@@ -8,7 +8,14 @@ from typing import TypeVar
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ppo_lab.config.scale import LearnerConfig
+
 T = TypeVar("T")
+
+
+def shards_weights(cfg: LearnerConfig) -> bool:
+    """Whether no process will hold a whole model, so that none should read one."""
+    return (cfg.kind, cfg.stage) == ("zero", 3)
 
 
 def is_sharded(module: nn.Module) -> bool:

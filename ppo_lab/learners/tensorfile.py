@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .states import KINDS, order, outline
+from .unread import pieces_of
 
 
 def write(path: Path, state: Mapping[str, Tensor]) -> str:
@@ -64,15 +65,16 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        x = tensors[name].detach().cpu().contiguous()
+        x = tensors[name]
         digest.update(json.dumps([name, str(x.dtype), list(x.shape)]).encode())
-        digest.update(x.reshape(-1).view(torch.uint8).numpy().data)
+        for piece in pieces_of(x):
+            digest.update(piece.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def hash_module(module: nn.Module) -> str:
     """`hash_tensors` of all parameters and persistent buffers: tells whether a reference is still the same model."""
-    return hash_tensors({name: x for name, x in module.state_dict().items() if isinstance(x, Tensor)})
+    return hash_tensors({name: x for name, x in module.state_dict(keep_vars=True).items() if isinstance(x, Tensor)})
 
 
 def _what(x: Tensor) -> str:

@@ -23,6 +23,7 @@ from ppo_lab.learners import Learner, processes
 from ppo_lab.learners.collectives import once
 from ppo_lab.learners.ddp import DDPLearner
 from ppo_lab.learners.plain import PlainLearner
+from ppo_lab.learners.sharding import shards_weights
 from ppo_lab.records import Prompts, TextRollout, take
 
 from .assess import Lens
@@ -139,7 +140,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
     if config.policy.lora.rank:
         add_adapters(policy, config.policy.lora, seed=seeding.key(config.seed, "adapters"))
     reference = Reference(copy_trainable(policy))
-    reference_sha256 = hash_module(reference.policy)  # before a learner shards it
+    reference_sha256 = once(lambda: hash_module(reference.policy))  # before a learner shards it
     frozen: dict[str, nn.Module] = {name: judge.reader() for name, judge in judges.items()}
     frozen["reference"] = reference
     learner = build_learner(config, build_actor_critic(config, policy, tokenizer, judges), frozen)
@@ -197,22 +198,23 @@ def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, An
 def obtain_policy(config: RLHFConfig, corpus: Corpus, folder: Path) -> tuple[Any, Any, Encode]:
     """The policy before PPO, its tokenizer and prompt encoder: from the run's folder, or made now and put there.
 
-    Rank 0 makes it, and all ranks load it.
+    Rank 0 makes it, and all ranks load it; a learner that shards weights reads them later, each rank its shards.
     """
+    read = not shards_weights(config.learner)
     if config.policy.path is not None and config.sft.steps == 0 and not folder.exists():
-        return untrained_policy(config, corpus)
+        return untrained_policy(config, corpus, read=read)
     once(lambda: None if folder.exists() else make_policy(config, corpus, folder))
-    policy, tokenizer = load_policy(str(folder)), load_tokenizer(str(folder))
+    policy, tokenizer = load_policy(str(folder), read=read), load_tokenizer(str(folder))
     return policy, tokenizer, encoder(config, tokenizer, context_of(policy))
 
 
-def untrained_policy(config: RLHFConfig, corpus: Corpus) -> tuple[Any, Any, Encode]:
+def untrained_policy(config: RLHFConfig, corpus: Corpus, *, read: bool = True) -> tuple[Any, Any, Encode]:
     """What the config names or describes, after prompts, stop tokens and sizes were checked against it."""
     if config.policy.path is None:
         tokenizer = word_tokenizer(corpus.train_texts + corpus.train_prompts + corpus.held_out_prompts)
     else:
         tokenizer = load_tokenizer(config.policy.path)
-    policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"))
+    policy = build_policy(config.policy, tokenizer, seed=seeding.key(config.seed, "policy"), read=read)
     encode = encoder(config, tokenizer, context_of(policy))
     encode(corpus.train_prompts + corpus.held_out_prompts)
     sampling_of(config, policy, tokenizer)

@@ -16,6 +16,8 @@ from ppo_lab.config import ConfigError, RLHFConfig
 from ppo_lab.config.callables import load_callable
 from ppo_lab.learners import Learner
 from ppo_lab.learners.collectives import most, once
+from ppo_lab.learners.sharding import shards_weights
+from ppo_lab.learners.unread import whole_copy
 
 from .corpus import Corpus
 from .corpus.language import language_reward
@@ -88,23 +90,23 @@ def obtain_reward_models(
             if source.path is None:
                 models[name] = _own(config, corpus, policy, tokenizer, folder, member)
             else:
-                models[name] = _loaded(source.path, field=f"reward.sources.{i}.path", seed=config.seed)
+                models[name] = _loaded(config, source.path, field=f"reward.sources.{i}.path")
             quality = models[name].quality
             if quality is not None:
                 require_quality(quality, config.reward_model)
     return models
 
 
-def _loaded(path: str, *, field: str, seed: int) -> RewardModel:
-    model, tokenizer = load_reward_model(path, seed=seed, field=field), load_tokenizer(path, field=field)
-    return RewardModel(model, tokenizer, read_quality(resolve(path, field=field)))
+def _loaded(config: RLHFConfig, path: str, *, field: str) -> RewardModel:
+    model = load_reward_model(path, seed=config.seed, field=field, read=not shards_weights(config.learner))
+    return RewardModel(model, load_tokenizer(path, field=field), read_quality(resolve(path, field=field)))
 
 
 def _own(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path, member: int) -> RewardModel:
     """A Bradley–Terry model of this run; rank 0 makes it, and all load it."""
     folder = folder if member == 0 else folder.with_name(f"{folder.name}_{member}")
     once(lambda: _make(config, corpus, policy, tokenizer, folder, member))
-    return _loaded(str(folder), field="reward_model.path", seed=config.seed)
+    return _loaded(config, str(folder), field="reward_model.path")
 
 
 def _make(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folder: Path, member: int) -> None:
@@ -112,6 +114,7 @@ def _make(config: RLHFConfig, corpus: Corpus, policy: Any, tokenizer: Any, folde
     cfg, base = config.reward_model, seeding.key(config.seed, "reward model")
     seed = base if member == 0 else seeding.key(config.seed, "reward model", member)
     if not folder.exists():
+        policy = whole_copy(policy)
         if cfg.path is None:
             own, model = tokenizer, build_reward_model(policy, seed=seed)
         else:

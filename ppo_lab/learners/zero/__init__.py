@@ -32,6 +32,7 @@ from ppo_lab.records import to
 
 from . import shards
 from .engine import build_engine, let_rest
+from .loading import settle, take_shards
 from .replica import Replica
 from .settings import deepspeed_settings
 
@@ -49,7 +50,8 @@ class ZeroLearner:
     weights that forwards read are half, and AdamW's float32 master copy is sharded with its moments.
 
     Args:
-        module: actor and critic in one, whole on every rank; its parameters belong to DeepSpeed from here on.
+        module: actor and critic in one, alike on all ranks, or at stage 3 unread (`learners.unread`): a rank then reads
+            its shards only. Its parameters belong to DeepSpeed from here on.
         frozen: other models by name, for `score`.
         actor_rate, critic_rate, betas, eps, weight_decay, max_norm: as of `PlainLearner`.
         mixed_precision: "no", "bf16", or "fp16" with a dynamic loss scale from 2^16.
@@ -80,6 +82,8 @@ class ZeroLearner:
         self.cfg, self.precision, self.max_norm = cfg, mixed_precision, max_norm
         self.rank, self.world, self.device = collectives.rank(), collectives.world(), processes.device()
         self.rates = {"actor": float(actor_rate), "critic": float(critic_rate)}
+        if cfg.stage == 3:
+            take_shards([module, *(frozen or {}).values()], self._settings(module), DTYPES[mixed_precision])
         self.groups = {name: group for name, group in checked_groups(module).items() if group}
         self.parameters = {name: p for group in self.groups.values() for name, p in group}
         models = {name: freeze(name, m, self.parameters) for name, m in (frozen or {}).items()}
@@ -263,11 +267,14 @@ class ZeroLearner:
             named |= {f"scale.{name}": torch.tensor(float(getattr(scaler, name))) for name in SCALER}
         return named
 
-    def _engine(self, model: nn.Module, *, optimizer: torch.optim.Optimizer | None) -> Any:
+    def _settings(self, model: nn.Module, *, frozen: bool = False) -> dict[str, Any]:
         elements = sum(shards.whole_size(p).numel() for p in model.parameters())
-        settings = deepspeed_settings(self.cfg, precision=self.precision, max_norm=self.max_norm, elements=elements,
-                                      frozen=optimizer is None)  # fmt: skip
-        return build_engine(model, settings, optimizer)
+        return deepspeed_settings(self.cfg, precision=self.precision, max_norm=self.max_norm, elements=elements,
+                                  frozen=frozen)  # fmt: skip
+
+    def _engine(self, model: nn.Module, *, optimizer: torch.optim.Optimizer | None) -> Any:
+        settle(model, DTYPES[self.precision], self.device)
+        return build_engine(model, self._settings(model, frozen=optimizer is None), optimizer)
 
     def _frozen(self, model: nn.Module) -> Any:
         if self.cfg.stage < 3:

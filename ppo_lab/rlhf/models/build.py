@@ -19,6 +19,7 @@ from ppo_lab.config import ConfigError
 from ppo_lab.config.language import PolicyConfig
 
 from ..tokens import pad_id
+from .outline import outline
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -36,10 +37,12 @@ def random_state(*parts: int | str) -> Iterator[None]:
         yield
 
 
-def build_policy(cfg: PolicyConfig, tokenizer: PreTrainedTokenizerBase, seed: int) -> PreTrainedModel:
+def build_policy(
+    cfg: PolicyConfig, tokenizer: PreTrainedTokenizerBase, seed: int, *, read: bool = True
+) -> PreTrainedModel:
     """A tiny Llama or GPT-2 for this vocabulary, or the model at ``cfg.path``; float32, trainable as ``cfg`` says."""
     if cfg.path is not None:
-        model = load_policy(cfg.path)
+        model = load_policy(cfg.path, read=read)
         rows = model.get_input_embeddings().num_embeddings
         if rows < len(tokenizer):
             raise ConfigError(
@@ -133,8 +136,18 @@ def _load(path: str, field: str, load: Any, **options: Any) -> Any:
         ) from error
 
 
-def load_policy(path: str, *, field: str = "policy.path") -> PreTrainedModel:
+def _outline(auto: Any, where: str, **options: Any) -> tuple[Any, bool] | None:
+    with quiet():
+        return outline(auto, where, **options)
+
+
+def load_policy(path: str, *, field: str = "policy.path", read: bool = True) -> PreTrainedModel:
     """A causal language model in float32, from a folder, a hub name or a fetched name such as ``smollm2-135m``.
+
+    Args:
+        path: which.
+        field: what the config calls it, for errors.
+        read: False leaves the weights in the folder, for a learner that reads shards (`ppo_lab.learners.unread`).
 
     Raises:
         ConfigError: nothing there, or no causal language model.
@@ -143,7 +156,8 @@ def load_policy(path: str, *, field: str = "policy.path") -> PreTrainedModel:
 
     from .recompute import take_over_checkpointing
 
-    model = _load(path, field, AutoModelForCausalLM.from_pretrained, dtype=torch.float32)
+    found = None if read else _outline(AutoModelForCausalLM, resolve(path, field=field))
+    model = found[0] if found else _load(path, field, AutoModelForCausalLM.from_pretrained, dtype=torch.float32)
     take_over_checkpointing(model)
     return model
 
@@ -217,13 +231,23 @@ def build_reward_model(policy: PreTrainedModel, *, seed: int) -> PreTrainedModel
     return model
 
 
-def load_reward_model(path: str, *, seed: int, field: str = "reward_model.path") -> PreTrainedModel:
+def load_reward_model(
+    path: str, *, seed: int, field: str = "reward_model.path", read: bool = True
+) -> PreTrainedModel:
     """A reward model from a folder, hub name or fetched name (``minilm``): one label on any causal model or encoder.
 
     A trained one comes back as it was saved; an encoder or language model gets a fresh head drawn from ``seed``.
+    ``read`` as of `load_policy`.
     """
     from transformers import AutoModelForSequenceClassification
 
+    found = None if read else _outline(AutoModelForSequenceClassification, resolve(path, field=field),
+                                       fresh="score.", num_labels=1)  # fmt: skip
+    if found:
+        model, headless = found
+        if headless:
+            _init_head(model, seed)
+        return model
     options: dict[str, Any] = dict(dtype=torch.float32, num_labels=1, output_loading_info=True)
     with random_state("reward model", seed):
         load = AutoModelForSequenceClassification.from_pretrained
