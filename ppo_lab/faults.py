@@ -121,6 +121,32 @@ ALL = (
         "07_what_matters",
     ),
     Fault(
+        "value_pooled_mean",
+        "the value head reads the mean of the answer's hidden states: one value an answer, made with its end in view",
+        "the value is the same at every token of an answer and changes when a later word does; without a KL the "
+        "advantages of an answer are one surprise times powers of λ, so no token is told from another",
+        "08_language_as_mdp",
+    ),
+    Fault(
+        "value_pooled_attention",
+        "the value head reads an attention-weighted summary of the answer, as a classifier's CLS token is one",
+        "as value_pooled_mean: one value an answer, which changes when a later word does",
+        "08_language_as_mdp",
+    ),
+    Fault(
+        "temperature_learned",
+        "the temperature is a parameter that the update trains, beside the one that the sampler was told",
+        "sampler_mismatch is rounding at step 1 and far above it from step 2 on: policy and sampler drift apart, while "
+        "first_ratio_error stays 0",
+        "08_language_as_mdp",
+    ),
+    Fault(
+        "policy_head_redrawn",
+        "the policy's output layer is drawn anew on the old trunk: what SFT taught it to say is thrown away",
+        "entropy is near ln V and ref_kl_sum is tens of nats at step 1, before anything has moved; no answer stops",
+        "08_language_as_mdp",
+    ),
+    Fault(
         "score_in_the_last_column",
         "a reward model's score is read in the last column of the batch, where shorter texts are padded",
         "the same text scores differently beside longer ones than alone, and nothing else shows: held-out accuracy "

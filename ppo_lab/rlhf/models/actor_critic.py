@@ -21,6 +21,7 @@ from ..generate import positions
 from ..logprobs import head_of, hidden_logprobs, tempered
 from .build import blocks_of
 from .partial import output_of
+from .traps import learned_temperature, value_states
 
 
 def trunk_of(model: nn.Module) -> nn.Module:
@@ -106,6 +107,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.origin, self.shared_layers, self.detach = origin, shared_layers, detach
         self.policy, self.critic, self.head = policy, critic, head
+        self.log_temperature = learned_temperature()
 
     def forward(
         self,
@@ -138,12 +140,14 @@ class ActorCritic(nn.Module):
             with self._watched() as below:
                 states = response_states(trunk_of(self.policy), tokens, attention, steps)
         if not critic_only:
-            head = head_of(self.policy)
+            head, read = head_of(self.policy), states
+            if self.log_temperature is not None:
+                read = states / self.log_temperature.exp()
             if reference is not None:
-                logits = tempered(head(states), temperature=temperature, suppress=suppress)
+                logits = tempered(head(read), temperature=temperature, suppress=suppress)
                 out["ref_kl"] = categorical_kl(logits, reference)
             out["logp"], out["entropy"] = hidden_logprobs(
-                states, head, response, temperature=temperature, suppress=suppress
+                read, head, response, temperature=temperature, suppress=suppress
             )
         if policy_only:
             return out
@@ -152,7 +156,7 @@ class ActorCritic(nn.Module):
         else:
             lower = self._cut(below[0]) if self.shared_layers else None
             states = response_states(self.critic, tokens, attention, steps, below=lower)
-        out["value"] = self.head(states)
+        out["value"] = self.head(value_states(states, attention[:, -steps:]))
         return out
 
     def _cut(self, states: Tensor) -> Tensor:
