@@ -62,7 +62,8 @@ def gao_fit(d: Sequence[float], gain: Sequence[float], *, form: Form) -> GaoFit:
     total = float((y**2).sum())
     peak = np.inf
     if beta > 0:
-        peak = alpha / (2 * beta) if form == "best-of-n" else float(np.exp(alpha / beta - 1))
+        with np.errstate(over="ignore"):  # beyond all numbers is beyond all runs
+            peak = alpha / (2 * beta) if form == "best-of-n" else float(np.exp(alpha / beta - 1))
     return GaoFit(float(alpha), beta, 1 - float((left**2).sum()) / total if total else 1.0, max(0.0, float(peak)))
 
 
