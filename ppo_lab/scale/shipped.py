@@ -1,7 +1,8 @@
 """The files below ``configs/scale``: what their headers say, and the plan that each describes.
 
-A header is comment lines ``# key: value`` at the top. ``model`` (a shape) and ``hardware`` (as ``8 x 80 GB``) are read
-here, since a config does not say what it runs on; ``inputs`` and ``launch`` are for people.
+A header is comment lines ``# key: value`` at the top. ``model`` (a shape), ``hardware`` (as ``8 x 80 GB``) and ``node``
+(as ``8 devices, 1000 GB``: main memory) are read here, since a config does not say what it runs on; ``inputs`` and
+``launch`` are for people.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ppo_lab.scale.memory.shape import named
 
 HEADER = re.compile(r"^# (\w+): (.+)$")
 MACHINE = re.compile(r"(\d+) x (\d+(?:\.\d+)?) GB")
-WANTED = ("model", "hardware", "inputs", "launch")
+NODE = re.compile(r"(\d+) devices?, (\d+(?:\.\d+)?) GB")
+WANTED = ("model", "hardware", "node", "inputs", "launch")
 
 
 def header_of(path: Path) -> dict[str, str]:
@@ -63,6 +65,8 @@ def settings_of(name: str) -> dict[str, Any]:
         raise ConfigError(f"{path.name} must say {', '.join(missing)} in its header, as '# hardware: 8 x 80 GB'")
     if not (machine := MACHINE.search(header["hardware"])):
         raise ConfigError(f"{path.name} must name its hardware as '8 x 80 GB', got {header['hardware']!r}")
+    if not (node := NODE.search(header["node"])):
+        raise ConfigError(f"{path.name} must describe a node as '8 devices, 1000 GB', got {header['node']!r}")
     learner = cfg.learner
     if cfg.ppo.micro_batch is None or cfg.sampling.batch is None:
         raise ConfigError(f"{path.name} must set ppo.micro_batch and sampling.batch; ppo-lab plan chooses them")
@@ -70,6 +74,9 @@ def settings_of(name: str) -> dict[str, Any]:
         "policy": named(header["model"]),
         "devices": int(machine[1]),
         "memory": float(machine[2]) * 1e9,
+        "node_devices": int(node[1]),
+        "node_memory": float(node[2]) * 1e9,
+        "load": "sharded" if cfg.policy.path and not cfg.sft.steps else "whole",
         "stage": learner.stage if learner.kind == "zero" else 0,
         "precision": {"no": "fp32"}.get(cfg.precision, cfg.precision),
         "offload": learner.offload,

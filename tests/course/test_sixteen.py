@@ -41,7 +41,7 @@ def test_bars_are_the_plan(changes: dict) -> None:
     assert [*line.get_xdata()] == [*DEVICES]
     here = [*DEVICES].index(panel.settings["devices"])
     assert line.get_ydata()[here] == pytest.approx(made.peak / 1e9) == dot.get_ydata()[0]
-    assert panel.facts["fits"] == ("yes" if made.fits else "no")
+    assert panel.facts["fits"] == ("yes" if made.fits_device else "no")
 
 
 def test_every_part_has_a_colour() -> None:

@@ -68,11 +68,6 @@ def test_a_shared_critic_is_a_head_and_one_trunk_of_activations() -> None:
     assert activations[0] == 2 * activations[1]
 
 
-def test_loading_holds_four_float32_models() -> None:
-    n = counts(SMALL)
-    assert plan(SMALL).loading == 4 * (n["trained"] + n["frozen"])
-
-
 def test_offloading_moves_bytes_and_loses_none() -> None:
     here, optimizer, everything = (plan(replace(SMALL, offload=name)) for name in ("none", "optimizer", "all"))
     whole = sum(here.lasting.values())

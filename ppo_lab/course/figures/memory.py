@@ -57,7 +57,7 @@ def facts(model: str, devices: int, stage: int, recompute: str, micro: int, gene
         "activations": made.phases["update"]["activations"] / 1e9,
         "budget": made.setup.budget / 1e9,
         "left": (made.setup.budget - made.peak) / 1e9,
-        "fits": "yes" if made.fits else "no",
+        "fits": "yes" if made.fits_device else "no",
         "accumulation": made.setup.accumulation,
         "over_devices": [planned(model, n, stage, recompute, micro, generation).peak / 1e9 for n in DEVICES],
     }

@@ -127,7 +127,7 @@ def _recomputed(block: nn.Module, selective: bool, *args: Any, **kwargs: Any) ->
     if not torch.is_grad_enabled() or any(kwargs.get(name) is not None for name in CACHES):
         return forward(block, *args, **kwargs)
     if not is_sharded(block):
-        how = {"context_fn": _keep_and_give} if selective else {}
+        how: dict[str, Any] = {"context_fn": _keep_and_give} if selective else {}
         return checkpoint(again, *args, use_reentrant=False, **how, **kwargs)
     hidden, *rest = args
     keep, give = _keep_and_give() if selective else (nullcontext(), nullcontext())

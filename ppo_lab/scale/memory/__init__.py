@@ -6,6 +6,7 @@
 `reading`      the shape of any decoder that transformers knows
 `activations`  what a forward keeps for the backward pass; logits; the key-value cache
 `setup`        everything a plan depends on
+`host`         main memory of a node: loading, running, saving
 `planner`      `plan`: four models on one device, part by part and phase by phase; what to change first
 `quoted`       a table of settings that write-ups quote, and why it is refused
 `sheet`        plans as text

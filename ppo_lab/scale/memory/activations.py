@@ -132,7 +132,7 @@ def activation_bytes(
     one = block_bytes(shape, length=length, precision=precision, tensor=tensor)
     kept = blocks * one
     if recompute_every and blocks:
-        entry = size_of(precision) * shape.width
+        entry: float = size_of(precision) * shape.width
         if recompute == "selective":
             entry = selective_bytes(shape, precision=precision, tensor=tensor)
         kept = kept_bytes(blocks, one, entry, every=recompute_every) - (0 if peak else one)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ppo_lab.scale.memory.activations import activation_bytes, block_bytes, cache_bytes, logits_bytes, size_of
+from ppo_lab.scale.memory.host import node_bytes
 from ppo_lab.scale.memory.setup import Setup, bubble
 
 PHASES = ("rollout", "score", "update")
 LASTING = ("trained weights", "frozen weights", "gradients", "optimizer")
 BATCHES = ("micro_batch", "sample_batch")
-WORTH = 0.02  # a change must free this share of the peak to be named
+WORTH = 0.02  # a change must free this share of what is worst to be named
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Plan:
     lasting: dict[str, float]
     phases: dict[str, dict[str, float]]
     host: float  # bytes that offloading puts into main memory, a device
+    node: dict[str, dict[str, float]]  # bytes of main memory of a node, by phase and part
 
     @property
     def totals(self) -> dict[str, float]:
@@ -49,15 +51,39 @@ class Plan:
         return {**self.lasting, **self.phases[self.phase]}
 
     @property
-    def loading(self) -> float:
-        """Bytes of main memory that a rank needs at the start: it builds all models whole, in float32."""
-        n = counts(self.setup)
-        return 4 * sum(n[name] for name in ("policy", "critic", "reference", "reward"))
+    def node_totals(self) -> dict[str, float]:
+        """Bytes of main memory of a node: loading, running, saving."""
+        return {name: sum(parts.values()) for name, parts in self.node.items()}
+
+    @property
+    def node_phase(self) -> str:
+        """The one of these with the most bytes."""
+        return max(self.node_totals, key=lambda name: self.node_totals[name])
+
+    @property
+    def node_peak(self) -> float:
+        """Bytes of main memory that a node needs."""
+        return self.node_totals[self.node_phase]
+
+    @property
+    def fits_device(self) -> bool:
+        """Whether the largest phase stays within a device's budget."""
+        return self.peak <= self.setup.budget
+
+    @property
+    def fits_node(self) -> bool:
+        """Whether the processes of a node stay within its main memory."""
+        return self.node_peak <= self.setup.node_budget
 
     @property
     def fits(self) -> bool:
-        """Whether the largest phase stays within the budget."""
-        return self.peak <= self.setup.budget
+        """Whether both do."""
+        return self.fits_device and self.fits_node
+
+    @property
+    def strain(self) -> float:
+        """Bytes over budget, of devices or nodes, whichever is worse; at most 1 where the plan fits."""
+        return max(self.peak / self.setup.budget, self.node_peak / self.setup.node_budget)
 
     @property
     def bubble(self) -> float:
@@ -166,18 +192,19 @@ def plan(setup: Setup) -> Plan:
         "logits": logits_bytes(policy, rows=setup.micro_batch, steps=setup.answer, tensor=setup.tensor),
         "buffers": buffers(setup),
     }  # fmt: skip
-    return Plan(setup, lasting, dict(zip(PHASES, (rollout, score, update), strict=True)), host)
+    node = node_bytes(setup, n["trained"], n["frozen"], host)
+    return Plan(setup, lasting, dict(zip(PHASES, (rollout, score, update), strict=True)), host, node)
 
 
 def choose_batches(setup: Setup, *, free: Sequence[str] = BATCHES) -> Setup:
-    """The same setup with the largest free batches (powers of two) that fit; 1 where none does.
+    """The same setup with the largest free batches (powers of two) that fit on the device; 1 where none does.
 
     A larger ``micro_batch`` means fewer, fuller forwards; the effective batch stays what it was.
     """
     best = replace(setup, **dict.fromkeys(free, 1))  # type: ignore[arg-type]
     for name in free:
         size = 2
-        while size <= setup.rank_rows and plan(replace(best, **{name: size})).fits:  # type: ignore[arg-type]
+        while size <= setup.rank_rows and plan(replace(best, **{name: size})).fits_device:  # type: ignore[arg-type]
             best, size = replace(best, **{name: size}), 2 * size  # type: ignore[arg-type]
     return best
 
@@ -195,10 +222,14 @@ def changes(setup: Setup) -> Iterator[tuple[str, Callable[[], Setup]]]:
         yield "recompute every block, selectively", lambda: selective
     if (setup.recompute_every, setup.recompute) != (1, "block"):
         yield "recompute every block", lambda: replace(setup, recompute_every=1, recompute="block")
+    if setup.load == "whole" and setup.stage == 3:
+        yield "each rank loads its shards from folders", lambda: replace(setup, load="sharded")
     if setup.generation == "gathered" and setup.stage == 3:
         yield "sharded generation", lambda: replace(setup, generation="sharded")
     if setup.offload == "none":
         yield "optimizer on the host", lambda: replace(setup, offload="optimizer")
+    if setup.offload != "none":
+        yield "nothing on the host", lambda: replace(setup, offload="none")
     if setup.lora is None:
         yield "LoRA of rank 16, critic on the policy's base", lambda: replace(setup, lora=16, critic="policy")
     if setup.rows >= 2 * setup.data:
@@ -217,7 +248,7 @@ def advice(setup: Setup) -> list[tuple[str, Plan]]:
     now = plan(setup)
     while not now.fits:
         open_ones = [(words, plan(change())) for words, change in changes(now.setup)]
-        useful = [(words, after) for words, after in open_ones if after.peak < now.peak * (1 - WORTH)]
+        useful = [(words, after) for words, after in open_ones if after.strain < now.strain * (1 - WORTH)]
         if not useful:
             break
         same = [pair for pair in useful if pair[1].setup.lora == now.setup.lora]

@@ -68,7 +68,7 @@ def objections(row: Quoted, *, prompt: int = 512, answer: int = 512) -> Iterator
     setup = as_printed(row, prompt=prompt, answer=answer)
     for words, tried in (("as printed", setup), ("even one sequence at a time", replace(setup, micro_batch=1))):
         made = plan(tried)
-        if not made.fits:
+        if not made.fits_device:
             yield (
                 f"{row.model}: {words}, {most} devices need {made.peak / 1e9:.0f} GB each in the {made.phase}, not "
                 f"{row.memory[1] / 1e9:.0f}; let choose_batches() find a micro-batch, or change what advice() names"

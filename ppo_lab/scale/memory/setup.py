@@ -11,6 +11,7 @@ from ppo_lab.scale.memory.shape import SHAPES, Shape
 OFFLOADS = ("none", "optimizer", "all")
 GENERATIONS = ("gathered", "sharded")
 CRITICS = ("own", "policy", "shared")
+LOADS = ("sharded", "whole")
 RECOMPUTE = ("block", "selective")
 
 
@@ -35,6 +36,10 @@ class Setup:
         micro_batch: sequences in one forward of the update; ``sample_batch``: in rollout and scoring.
         generation: "gathered": every rank holds the whole policy while it samples; "sharded": never.
         tensor, pipeline: T and P, by arithmetic only: the learners here divide data and states.
+        node_memory: bytes of main memory of a node; ``node_headroom``: share left free for the system, CUDA and data.
+        node_devices: devices of a node, each with a process.
+        load: "sharded": at stage 3 each rank reads its shards from the models' folders; "whole": all models, float32.
+            Below stage 3, and where models are made and not loaded, they are whole anyway.
         bucket, prefetch: numbers in one bucket of gradients; weights that stage 3 fetches ahead of their use.
     """
 
@@ -59,18 +64,23 @@ class Setup:
     generation: str = "gathered"
     tensor: int = 1
     pipeline: int = 1
+    node_memory: float = 1e12
+    node_headroom: float = 0.1
+    node_devices: int = 8
+    load: str = "sharded"
     bucket: float = 5e8
     prefetch: float = 5e8
 
     def __post_init__(self) -> None:
         size_of(self.precision)
-        for name in ("devices", "prompt", "answer", "rows", "micro_batch", "sample_batch", "tensor", "pipeline"):
+        for name in ("devices", "prompt", "answer", "rows", "micro_batch", "sample_batch", "tensor", "pipeline",
+                     "node_devices"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"stage must be 0, 1, 2 or 3, got {self.stage}; 0 is plain data parallelism")
         for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS), ("critic", CRITICS),
-                            ("recompute", RECOMPUTE)):  # fmt: skip
+                            ("recompute", RECOMPUTE), ("load", LOADS)):  # fmt: skip
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.devices % (self.tensor * self.pipeline):
@@ -89,8 +99,12 @@ class Setup:
             raise ValueError(
                 f"rows must be at least one a data-parallel rank, got {self.rows} for {self.data}; raise the batch"
             )
-        if not 0 <= self.headroom < 1:
-            raise ValueError(f"headroom must be a share in [0, 1), got {self.headroom}; 0.08 is usual")
+        for name, usual in (("headroom", "0.08"), ("node_headroom", "0.1")):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a share in [0, 1), got {getattr(self, name)}; {usual} is usual")
+        for name, usual in (("memory", "80e9"), ("node_memory", "1e12")):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0 bytes, got {getattr(self, name)}; {usual} is usual")
 
     @property
     def data(self) -> int:
@@ -116,6 +130,21 @@ class Setup:
     def layers(self) -> int:
         """Blocks on the fullest pipeline stage."""
         return ceil(self.policy.layers / self.pipeline)
+
+    @property
+    def node_ranks(self) -> int:
+        """Processes on the fullest node."""
+        return min(self.node_devices, self.devices)
+
+    @property
+    def loads_shards(self) -> bool:
+        """Whether each rank reads only what it will hold."""
+        return self.load == "sharded" and self.stage == 3
+
+    @property
+    def node_budget(self) -> float:
+        """Bytes of a node's main memory that a plan may use."""
+        return self.node_memory * (1 - self.node_headroom)
 
     @property
     def budget(self) -> float:

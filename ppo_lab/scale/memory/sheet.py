@@ -31,12 +31,17 @@ def lines(made: Plan) -> Iterator[str]:
     yield f"  {'all, in the ' + made.phase:<{width}}{gb(made.peak):>10}"
     others = ", ".join(f"{name} {gb(size)}" for name, size in made.totals.items() if name != made.phase)
     yield f"other phases: {others}" + (f"; on the host {gb(made.host)} a device" if made.host else "")
-    yield f"before anything is sharded a rank builds the models whole: {gb(made.loading)} of main memory a rank"
+    how = "each rank its shards" if s.loads_shards else "each rank all models whole"
+    node = ", ".join(f"{name} {gb(size)}" for name, size in made.node_totals.items())
+    yield f"main memory of a node, {s.node_ranks} processes, {gb(s.node_budget)} may be used: {node} ({how})"
     yield (
         f"one optimizer step: {s.rows} sequences of {s.length} tokens = micro-batch {s.micro_batch} x accumulation "
         f"{s.accumulation} x {s.data} ranks" + ("" if s.pipeline == 1 else f"; pipeline bubble {made.bubble:.0%}")
     )
-    yield "fits" if made.fits else f"does not fit: {gb(made.peak - s.budget)} too much"
+    over = [f"{gb(made.peak - s.budget)} too much"] if not made.fits_device else []
+    if not made.fits_node:
+        over.append(f"{gb(made.node_peak - s.node_budget)} too much in a node's main memory, while {made.node_phase}")
+    yield f"does not fit: {'; '.join(over)}" if over else "fits"
     yield from todo(made.setup)
 
 
@@ -45,7 +50,7 @@ def todo(setup: Setup) -> Iterator[str]:
     steps = advice(setup)
     for i, (words, after) in enumerate(steps):
         end = ", which fits" if after.fits else ""
-        yield f"{'change first' if i == 0 else 'then'}: {words} -> {gb(after.peak)}{end}"
+        yield f"{'change first' if i == 0 else 'then'}: {words} -> {gb(after.peak)}, a node {gb(after.node_peak)}{end}"
     if steps and not steps[-1][1].fits:
         yield "then: more devices, or a smaller model"
 
