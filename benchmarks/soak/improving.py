@@ -36,7 +36,8 @@ def main() -> None:
         for arm in arms:
             rows.append(one(arm, seed))
             print(*(f"{k} {v}" for k, v in rows[-1].items() if k != "curve"), sep="  ", flush=True)
-    print(record(f"improving_{options.part}", f"python benchmarks/soak/improving.py {options.part} --seeds {seeds}", rows))
+    command = f"python benchmarks/soak/improving.py {options.part} --seeds {seeds}"
+    print(record(f"improving_{options.part}", command, rows))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,8 @@ def row(bonus: str, seed: int, *, total: int = TOTAL, states: int = STATES) -> d
         run.close()
     return {"arm": bonus, "seed": seed, "found": found, "reached": reached,
             "bonus": None if bonus_mean is None else round(bonus_mean, 6),
-            "cpu_seconds": round(time.process_time() - cpu, 1), "curve": " ".join(f"{x:.2f}" for x in curve)}  # fmt: skip
+            "cpu_seconds": round(time.process_time() - cpu, 1),
+            "curve": " ".join(f"{x:.2f}" for x in curve)}  # fmt: skip
 
 
 def share(rows: Sequence[dict[str, Any]], arm: str, key: str = "found") -> list[float]:
