@@ -187,10 +187,12 @@ def test_a_run_gives_a_curve_texts_and_diversity(tmp_path: Path, monkeypatch: py
     assert [(row["arm"], row["step"]) for row in rows] == [
         ("tiny", 0), ("tiny", 1), (over.AVERAGE, 1), ("tiny", 2), (over.AVERAGE, 2)]  # fmt: skip
     assert rows[0]["kl"] == 0 and {*rows[0]} == {*rows[1]}
-    texts = [*over.ugliest(run, arm, 3, gold_mean=0.0, gold_std=0.5)]
+    answers, seen = over.sampled(run)
+    texts = [*over.ugliest(seen, arm, 3, gold_mean=0.0, gold_std=0.5)]
     assert texts[0]["among"] == "all"
     assert texts[0]["gap"] == pytest.approx(texts[0]["proxy"] - texts[0]["gold"] / 0.5, abs=1e-3)
-    row = over.diversity_row(run, arm, 3, 0.5)
+    assert over.diversity_row(answers, seen, "tiny", 3)["arm"] == "tiny"
+    row = over.diversity_row(*over.sampled(run, 0.5, untouched=True), "untouched", 3, 0.5)
     assert 0 < row["distinct_2"] <= 1 and row["temperature"] == 0.5
     again = over.started(over.Arm("again", pairs=60, settings=small), 3, tmp_path)  # the judge is taken over
     assert over.judge_accuracy(again) == over.judge_accuracy(run)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ppo_lab import seeding
-from ppo_lab.course.experiments.overoptimisation import STAR, Arm, config_of
+from ppo_lab.course.experiments.overoptimisation import JUDGES, Arm, config_of
 from ppo_lab.course.experiments.preferences import shipped
 from ppo_lab.evaluate.best_of_n import best_of_n, best_of_n_kl
 from ppo_lab.rlhf import Run
 from ppo_lab.rlhf.gold import vader
 from ppo_lab.rlhf.reward_model import answers_of
 
-PROMPTS, POOL = 48, 96
+PROMPTS, POOL = 32, 96
 NS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -26,7 +26,7 @@ def pool(seed: int, prompts: tuple[str, ...]) -> tuple[list[str], list[str], Ten
     """`POOL` answers to each prompt, a row each, and their gold ``(prompts, POOL)``."""
     policy, tokenizer, _ = shipped()
     asked = [prompt for prompt in prompts for _ in range(POOL)]
-    said = answers_of(config_of(STAR[0], seed), policy, tokenizer)(asked, seeding.key(seed, "best of n"))
+    said = answers_of(config_of(JUDGES[0], seed), policy, tokenizer)(asked, seeding.key(seed, "best of n"))
     return asked, said, vader(asked, said).reshape(-1, POOL)
 
 

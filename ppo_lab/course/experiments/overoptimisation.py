@@ -30,8 +30,8 @@ from ppo_lab.rlhf.generate import generate, trim
 from ppo_lab.rlhf.gold import grammatical_share
 from ppo_lab.rlhf.tokens import join
 
-STEPS = 16
-AT = (1, 2, 3, 4, 6, 8, 12, 16)  # steps after which held-out prompts are answered: dense where KL is small
+STEPS = 12
+AT = (1, 2, 3, 4, 6, 8, 12)  # steps after which held-out prompts are answered: dense where KL is small
 SAMPLES, LENGTH = 512, 8  # for diversity: answers, and tokens of each that are counted
 SMALL = PolicyConfig(layers=1, width=32, heads=4, context=64)
 PAIRS = (1000, 2000, 4000)
@@ -51,12 +51,11 @@ class Arm:
     settings: tuple[str, ...] = ()
 
 
-STAR = (
+JUDGES = (
     Arm("middle", settings=("policy.ema=0.8",)),
     *(Arm(f"pairs {n}", pairs=n) for n in PAIRS if n != MIDDLE),
-    Arm("small", small=True),
-    *(Arm(f"beta {beta:g}", beta=beta) for beta in BETAS if beta),
 )
+LEASHES = (Arm("small", small=True), *(Arm(f"beta {beta:g}", beta=beta) for beta in BETAS if beta))
 MEMBERS = 4
 SWITCHES = (
     *(Arm(rule, settings=(f"reward_model.members={MEMBERS}", f"reward.combine={rule}"))
@@ -73,7 +72,7 @@ def config_of(arm: Arm, seed: int, trunk: str | None = None) -> RLHFConfig:
         "reward_model.held_out_pairs=400", "reward_model.allow_weak_reward_model=true", "reward.batch=256",
         "critic.init=policy", "sampling.prompts=64", "ppo.epochs=2", "ppo.minibatches=2",
         "optimizer.actor_rate=8e-4", "optimizer.schedule=constant",
-        "evaluation.every=1000", "evaluation.prompts=128", "checkpoint.every=1000",
+        "evaluation.every=1000", "evaluation.prompts=96", "checkpoint.every=1000",
         *([f"reward_model.path={trunk}"] if arm.small else []), *arm.settings,
     ])  # fmt: skip
     assert isinstance(found, RLHFConfig)
@@ -111,7 +110,7 @@ def started(arm: Arm, seed: int, work: Path) -> Run:
 def curve(run: Run, arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
     """Train; a row before the first step and after each of `AT`: KL, proxy, gold, share of grammatical texts.
 
-    Means over 128 held-out prompts with the same noise each time. ``proxy`` is in deviations of the untouched policy's
+    Means over 96 held-out prompts with the same noise each time. ``proxy`` is in deviations of the untouched policy's
     scores; gold is VADER's, and ``gold_std`` its deviation over the untouched policy's answers. A run that keeps an
     average of its weights, which its training never sees, has rows of the arm `AVERAGE` besides.
     """
@@ -123,7 +122,7 @@ def curve(run: Run, arm: Arm, seed: int) -> Iterator[dict[str, Any]]:
     for i, _ in enumerate(run, start=1):
         if i in AT:
             yield {**where, "step": i, **means(look(run)), "gold_std": spread, "accuracy": accuracy}
-            if run.config.policy.ema is not None:
+            if run.config.policy.ema is not None and i in AT[-3:]:
                 with run.learner.averaged():
                     yield {**where, "arm": AVERAGE, "step": i, **means(look(run)), "gold_std": spread,
                            "accuracy": accuracy}  # fmt: skip
@@ -153,37 +152,37 @@ def means(seen: dict[str, Any]) -> dict[str, float]:
             "grammatical": round(grammatical_share(said), 4)}  # fmt: skip
 
 
-def sampled(run: Run, temperature: float = 1.0, *, policy: Any = None) -> tuple[Responses, dict[str, Any]]:
-    """`SAMPLES` answers to held-out prompts of the trained policy (or another), the same noise each time, judged."""
+def sampled(run: Run, temperature: float = 1.0, *, untouched: bool = False) -> tuple[Responses, dict[str, Any]]:
+    """`SAMPLES` answers to held-out prompts of the trained policy or the untouched one, the same noise, judged."""
     parts, n = run.parts, SAMPLES
     prompts = take(parts.held_out.prompts, torch.arange(n) % len(parts.held_out.prompts))
     noise = seeding.uniforms(run.config.seed, "diversity", range(n), run.config.sampling.max_new_tokens)
     options = {**parts.sampling, "temperature": temperature}
     with run.learner.whole() as actor:
-        answers = trim(generate(policy or actor.policy, prompts, noise=noise, **options))
+        policy = run.learner.frozen["reference"].policy if untouched else actor.policy  # type: ignore[attr-defined]
+        answers = trim(generate(policy, prompts, noise=noise, **options))
     return answers, judged(run.learner, parts.held_out, answers, run.config)
 
 
 def diversity_row(
-    run: Run, arm: Arm, seed: int, temperature: float = 1.0, *, untouched: bool = False
+    answers: Responses, seen: dict[str, Any], arm: str, seed: int, temperature: float = 1.0
 ) -> dict[str, Any]:
     """How different answers are, at a fixed length, with gold and grammar beside."""
-    policy = run.learner.frozen["reference"].policy if untouched else None  # type: ignore[attr-defined]
-    answers, seen = sampled(run, temperature, policy=policy)
     found = diversity(answers.response, answers.mask, length=LENGTH)
     said = means(seen)
-    return {"arm": "untouched" if untouched else arm.name, "seed": seed, "temperature": temperature,
+    return {"arm": arm, "seed": seed, "temperature": temperature,
             "distinct_2": found.distinct_2, "entropy_2": found.entropy_2, "unique": round(found.unique, 4),
             "repeated": round(found.repeated, 4), "proxy": said["proxy"], "gold": said["gold"],
             "grammatical": said["grammatical"]}  # fmt: skip
 
 
-def ugliest(run: Run, arm: Arm, seed: int, *, gold_mean: float, gold_std: float) -> Iterator[dict[str, Any]]:
-    """Of the `SAMPLES` answers the one whose proxy is farthest above its gold, and the same of the grammatical ones.
+def ugliest(
+    seen: dict[str, Any], arm: Arm, seed: int, *, gold_mean: float, gold_std: float
+) -> Iterator[dict[str, Any]]:
+    """Of judged answers the one whose proxy is farthest above its gold, and the same of the grammatical ones.
 
     Both in deviations of the untouched policy's answers. The rule was fixed before a run was made; the first of equals.
     """
-    _, seen = sampled(run)
     gap = widest(seen["score"], seen["gold"], gold_mean=gold_mean, gold_std=gold_std)
     said = [join(p, r) for p, r in zip(seen["prompt"], seen["response"], strict=True)]
     grammatical = torch.tensor([grammatical_share([text]) > 0 for text in said])
