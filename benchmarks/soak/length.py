@@ -1,6 +1,6 @@
 """The cap times four: three rewards, two caps, and at the long cap five remedies; notebook 11 replays it.
 
-    python benchmarks/soak/length.py [--seeds 6] [--steps 16] [--remedies mean_mood]
+    python benchmarks/soak/length.py [--seeds 5] [--steps 12] [--remedies mean_mood]
 
 One row a run (`course.experiments.length.run_row`). The same seed shares prompts and noise over rewards, caps and
 remedies, so differences are paired. Rates, β, weights and the remedies' settings were chosen on seed 100, those
@@ -21,7 +21,7 @@ from ppo_lab.course.recordings import record, revision
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--remedies", nargs="+", default=["mean_mood"], choices=REWARDS, help="rewards that get them")
     options = parser.parse_args()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ppo_lab.config.language import RLHFConfig
 
 T, LONG = 12, 48  # caps: one sentence, four sentences
-STEPS, LAST = 16, 3  # PPO steps of a run; steps at its end that are averaged
+STEPS, LAST = 12, 3  # PPO steps of a run; steps at its end that are averaged
 REWARDS = {"mean_mood": "length-neutral", "praise": "growing", "blame": "shrinking"}
 WEIGHTS = {"mean_mood": 2.0, "praise": 1.0, "blame": 1.0}
 REMEDIES: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,8 @@ def config(reward: str, cap: int, remedy: str = "none", *, seed: int = 0, steps:
     weight = WEIGHTS[reward] * (USUAL if remedy == "score/L" else 1.0)
     source = f"reward.sources=[{{kind: callable, path: '{SENTENCES}:{reward}', weight: {weight}}}]"
     return load_config("rlhf/length", [source, f"sampling.max_new_tokens={cap}", f"seed={seed}", f"steps={steps}",
-                                       f"evaluation.every={steps}", *REMEDIES[remedy]])  # fmt: skip
+                                       f"evaluation.every={steps}", "evaluation.prompts=8", "corpus.size=1500",
+                                       *REMEDIES[remedy]])  # fmt: skip
 
 
 def run_row(reward: str, cap: int, remedy: str, seed: int, folder: Path, *, steps: int = STEPS) -> dict[str, Any]:
