@@ -96,6 +96,11 @@ class RewardConfig(Config):
         description="Where the score stands: on the last token; an equal share on each; or on each sentence's last "
         "token what the sentence changed (the reward is asked once a sentence). A row sums to the same in all three.",
     )
+    potential: str | None = Field(
+        None, description="Shaping: vader or module:function, Φ(prompts, answers so far) -> (B,). A token is paid what "
+        "it adds to Φ, and the last one -Φ, which keeps the optimum (ppo.gamma 1). Asked once a token; None: off.",
+    )  # fmt: skip
+    potential_weight: PositiveFloat = Field(1.0, description="Multiplies the potential. Higher: louder, same optimum.")
     timeout: PositiveFloat = Field(300.0, description="Seconds a reward callable may take for one batch.")
     batch: PositiveInt = Field(64, description="Rows in one forward of a reward model.")
 

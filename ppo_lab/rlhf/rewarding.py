@@ -36,6 +36,7 @@ from .reward_model import (
     train_reward_model,
 )
 from .score import Reward, Scorer, Source
+from .shaping import potential_of
 from .tokens import join, same_tokenizer
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class RewardModel:
 def check_sources(config: RLHFConfig) -> dict[int, Reward]:
     """Callables by source number, imported before any work is done; models are looked at when they are loaded."""
     found: dict[int, Reward] = {}
+    if config.reward.potential is not None:
+        potential_of(config.reward.potential)
     for i, source in enumerate(config.reward.sources):
         if source.kind == "callable":
             found[i] = load_callable(source.path, f"reward.sources.{i}.path")

@@ -19,6 +19,7 @@ from .assess import Lens, inputs_of, opinions, ref_kl_sum
 from .placing import by_sentence, sentence_ends
 from .rewards import kl_price, token_rewards
 from .score import Scorer, mask_tokens
+from .shaping import shaped_tokens
 from .texts import Texts
 
 
@@ -38,6 +39,8 @@ def judge(
     if cfg.reward.placement == "sentences":
         ends = sentence_ends(texts.tokenizer, responses.response, responses.mask)
         parts = by_sentence(responses, ends, scores.final, lambda some: _score(some, scorer, texts))
+    shaped = shaped_tokens(responses, texts, cfg.reward, gamma=cfg.ppo.gamma)
+    token = mask_tokens(scores, responses.mask)
     return TextRollout(
         responses=responses,
         old_logp=seen["logp"] if cfg.sampling.old_logp == "recompute" else responses.logp,
@@ -47,7 +50,7 @@ def judge(
         forward_logp=seen["logp"],
         raw_score=scores.raw,
         score=scores.final,
-        token_score=mask_tokens(scores, responses.mask),
+        token_score=token if shaped is None else shaped + (0 if token is None else token),
         score_spread=scores.spread,
         parts=parts,
     )
