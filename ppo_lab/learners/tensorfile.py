@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from .collectives import standing
 from .states import KINDS, order, outline
 from .unread import pieces_of
 
@@ -28,8 +29,9 @@ def write(path: Path, state: Mapping[str, Tensor]) -> str:
     with open(path, "xb") as file:
 
         def put(data: bytes | memoryview) -> None:
-            digest.update(data)
-            file.write(data)
+            with standing("the disk", busy=True):  # gigabytes, perhaps
+                digest.update(data)
+                file.write(data)
 
         put(header(planned))
         for name in order(planned):

@@ -2,7 +2,8 @@
 
 Each rank has one thread that tells the others once a second: I am alive, my main thread stands here, and has or has not
 moved. Moving is seen from outside: the stack of the main thread is another one than a second ago, which no code has to
-help with. A loop that runs for ever therefore counts as work.
+help with. A loop that runs for ever moves and gets nowhere: from the first forward pass on, a rank for which others
+wait has to call a layer or send a message now and then. A reward has a limit of its own, ``reward.timeout``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import torch.distributed as dist
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from ppo_lab.learners import collectives
 
@@ -41,6 +44,7 @@ class Report:
 
     beat: int = 0
     still: float = 0.0  # seconds since its main thread was last seen to move
+    idle: float = 0.0  # seconds since it last called a layer or sent a message, while this package is at work
     where: str = "?"
     waits: bool = False  # meant to stand still
     busy: bool = False  # something outside its main thread works for it
@@ -56,7 +60,7 @@ def verdict(
         reports: the newest of every rank.
         silent: seconds since each rank's beat last changed, as seen from here.
         me: my rank.
-        patience: seconds in which all that should move may stand still.
+        patience: seconds in which all that should move may stand still, or run in circles while another waits.
 
     >>> verdict({0: Report(still=50, where="a"), 1: Report(still=50, where="b")}, {1: 0}, me=0, patience=45)
     'no rank has moved for 45 s: rank 0 in a, rank 1 in b'
@@ -71,11 +75,16 @@ def verdict(
     active = {rank: report for rank, report in reports.items() if not report.waits and report.end is None}
     if any(report.busy for report in reports.values()) or not active:
         return None
-    if all(report.still > patience for report in active.values()):
-        places = ", ".join(f"rank {rank} in {report.where}" for rank, report in active.items())
-        ended = "".join(f"; rank {rank} has ended" for rank, report in reports.items() if report.end == "done")
+    stuck = {rank: report for rank, report in active.items() if report.still > patience}
+    circling = {rank: report for rank, report in active.items() if rank not in stuck and report.idle > patience}
+    if not stuck or len(stuck) + len(circling) < len(active):
+        return None
+    places = ", ".join(f"rank {rank} in {report.where}" for rank, report in stuck.items())
+    ended = "".join(f"; rank {rank} has ended" for rank, report in reports.items() if report.end == "done")
+    if not circling:
         return f"no rank has moved for {patience:g} s: {places}{ended}"
-    return None
+    loops = ", ".join(f"rank {rank} in {report.where}" for rank, report in circling.items())
+    return f"{loops} has called no layer for {patience:g} s, an endless loop perhaps; waiting: {places}{ended}"
 
 
 class Watchdog:
@@ -96,9 +105,11 @@ class Watchdog:
         self.reports = {r: Report() for r in range(self.world)}
         self.heard = dict.fromkeys(range(self.world), time.monotonic())
         self.moved, self.beat, self.lost = time.monotonic(), 0, 0
+        self.layers, self.progress, self.advanced = 0, (0, 0), time.monotonic()
         self.stack: list[tuple[int, int]] = []
         self.closed = threading.Event()
         self.end: str | None = None
+        self.hook: RemovableHandle | None = None
         self.thread = threading.Thread(target=self._watch, daemon=True, name="watchdog")
 
     @classmethod
@@ -111,6 +122,7 @@ class Watchdog:
         dog._tell()
         atexit.register(dog.close)  # a script that ends without a word has ended well
         sys.excepthook = _telling(sys.excepthook)
+        dog.hook = register_module_forward_pre_hook(dog._note)
         dog.thread.start()
         return dog
 
@@ -123,8 +135,14 @@ class Watchdog:
                 self._tell()
             except Exception:  # noqa: S110 - rank 0, which keeps the book, may have gone already
                 pass
+        if self.hook is not None:
+            self.hook.remove()
         if self in RUNNING:
             RUNNING.remove(self)
+
+    def _note(self, *_: Any) -> None:
+        """A layer is called, in whatever thread; what rank 0 does for all is no run yet."""
+        self.layers += not collectives.ALONE
 
     def wrong(self) -> str | None:
         """What is wrong now, as far as this rank knows."""
@@ -149,13 +167,15 @@ class Watchdog:
                 self._finish(wrong)
 
     def _tell(self) -> None:
-        frame = sys._current_frames().get(self.main or 0)
-        stack = _stack(frame)
+        frame, now = sys._current_frames().get(self.main or 0), time.monotonic()
+        stack, progress = _stack(frame), (self.layers, collectives.SENT[0])
+        if progress != self.progress or not self.layers or not _own(frame):
+            self.progress, self.advanced = progress, now
         if stack != self.stack:
-            self.stack, self.moved = stack, time.monotonic()
+            self.stack, self.moved = stack, now
         self.beat += 1
         report = Report(
-            beat=self.beat, still=time.monotonic() - self.moved, where=_where(frame), end=self.end,
+            beat=self.beat, still=now - self.moved, idle=now - self.advanced, where=_where(frame), end=self.end,
             waits=any(not busy for _, busy in collectives.EXCUSES), busy=any(busy for _, busy in collectives.EXCUSES),
         )  # fmt: skip
         self.reports[self.rank] = report
@@ -252,6 +272,10 @@ def _stack(frame: FrameType | None) -> list[tuple[int, int]]:
 
 def _where(frame: FrameType | None) -> str:
     """The innermost two places in this package, as a reader of a traceback would name them."""
-    frames = _frames(frame)
-    own = [f for f in frames if f.f_globals.get("__name__", "").startswith("ppo_lab.")] or frames[:1]
+    own = _own(frame) or _frames(frame)[:1]
     return " of ".join(f"{os.path.basename(f.f_code.co_filename)}:{f.f_lineno} {f.f_code.co_name}" for f in own[:2])
+
+
+def _own(frame: FrameType | None) -> list[FrameType]:
+    """Frames of this package."""
+    return [f for f in _frames(frame) if f.f_globals.get("__name__", "").startswith("ppo_lab.")]

@@ -11,6 +11,7 @@ from torch import Tensor
 from ppo_lab import seeding
 from ppo_lab.config.language import RLHFConfig
 from ppo_lab.learners import Learner, collectives
+from ppo_lab.learners.collectives import everywhere
 from ppo_lab.records import EvalMetrics, Prompts, Responses, take
 
 from .assess import Lens, opinions, ref_kl_sum
@@ -58,7 +59,8 @@ def judged(learner: Learner, held: HeldOut, responses: Responses, cfg: RLHFConfi
     if held.gold is not None:
         columns = held.texts.columns_of(responses)
         asked = (prompts, words, columns, 0, cfg.reward.timeout)
-        judged["gold"] = call("evaluation.gold", held.gold, *asked) if words else torch.zeros(0)
+        gold = held.gold
+        judged["gold"] = everywhere(lambda: call("evaluation.gold", gold, *asked) if words else torch.zeros(0))
     return judged
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ppo_lab.core.distributions import categorical_logp
-from ppo_lab.learners.collectives import most
+from ppo_lab.learners.collectives import everywhere, most
 from ppo_lab.records import Prompts, Responses, concatenate, take
 
 from .logprobs import tempered
@@ -63,6 +63,7 @@ def generate(
     batch: int | None = None,
     version: int = 0,
     in_step: bool = False,
+    together: bool = False,
 ) -> Responses:
     """Answers to left-padded prompts.
 
@@ -79,6 +80,7 @@ def generate(
         batch: rows sampled at a time, None for all.
         version: policy version to note in the record.
         in_step: for a sharded model: every rank runs T steps with as many rows as the rank with most.
+        together: every rank calls it for a share of its own; where one fails, as for want of memory, all raise.
 
     Raises:
         ValueError: noise of another shape, or a prompt without a token.
@@ -95,16 +97,20 @@ def generate(
     if in_step:
         prompts, noise = filled_up(prompts, noise, most(rows))
         rows = len(prompts)
-    training = model.training
-    model.eval()
-    try:
+
+    def work() -> Responses:
         parts = [
             _sample(model, take(prompts, part), noise if noise is None else noise[part], **options)
             for part in (slice(i, i + (batch or rows)) for i in range(0, rows, batch or max(rows, 1)))
         ]
+        return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
+
+    training = model.training
+    model.eval()
+    try:
+        answers = everywhere(work) if together else work()
     finally:
         model.train(training)
-    answers = concatenate(parts) if parts else _sample(model, prompts, noise, **options)
     return answers if rows == wanted else take(answers, slice(0, wanted))
 
 

@@ -20,7 +20,7 @@ from ppo_lab.checkpoint import hash_module
 from ppo_lab.config import ConfigError, RLHFConfig
 from ppo_lab.config.callables import load_callable
 from ppo_lab.learners import Learner, processes
-from ppo_lab.learners.collectives import once
+from ppo_lab.learners.collectives import everywhere, once
 from ppo_lab.learners.ddp import DDPLearner
 from ppo_lab.learners.plain import PlainLearner
 from ppo_lab.learners.sharding import shards_weights
@@ -37,7 +37,6 @@ from .models.build import blocks_of, build_policy, context_of, load_policy, load
 from .models.folders import save_folder
 from .models.partial import upper_trunk
 from .models.recompute import recompute_blocks
-from .models.traps import redraw_output
 from .prompt_sampling import PromptOrder
 from .ptx import PretrainingMix, mix_of
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
@@ -102,7 +101,8 @@ class Parts:
             return None
         words = self.texts.prompts_of(answers), self.texts.responses_of(answers)
         timeout = self.config.reward.timeout
-        return float(call("evaluation.gold", gold, *words, self.texts.columns_of(answers), 0, timeout).mean())
+        asked = (*words, self.texts.columns_of(answers), 0, timeout)
+        return float(everywhere(lambda: call("evaluation.gold", gold, *asked)).mean())
 
     def check_reference(self, sha256: str) -> None:
         """A resumed run must be held to the reference it started from (B35)."""
@@ -184,6 +184,7 @@ def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, An
     suppressed = token_ids(tokenizer, config.sampling.suppress, field="sampling.suppress")
     if config.corpus.kind == "language":
         check_language(config, tokenizer)
+    in_step = (config.learner.kind, config.learner.stage, config.learner.generation) == ("zero", 3, "sharded")
     own_eos = getattr(getattr(policy, "generation_config", None), "eos_token_id", None)
     return {
         "max_new_tokens": config.sampling.max_new_tokens,
@@ -192,7 +193,8 @@ def sampling_of(config: RLHFConfig, policy: Any, tokenizer: Any) -> dict[str, An
         "temperature": config.sampling.temperature,
         "suppress": torch.tensor(sorted(suppressed)) if suppressed else None,
         "batch": config.sampling.batch,
-        "in_step": (config.learner.kind, config.learner.stage, config.learner.generation) == ("zero", 3, "sharded"),
+        "in_step": in_step,
+        "together": not in_step,  # where each token is a message, a rank that fails cannot tell the others
     }
 
 
@@ -245,7 +247,6 @@ def build_actor_critic(
     config: RLHFConfig, policy: Any, tokenizer: Any, judges: dict[str, RewardModel]
 ) -> ActorCritic:
     """Policy with a value head, and the critic's trunk: from the reward model where that fits, else the policy's."""
-    redraw_output(policy)
     generator = seeding.generator(config.seed, "value head")
     head = ValueHead(policy.config.hidden_size, kind=config.critic.head, std=config.critic.head_std,
                      generator=generator)  # fmt: skip

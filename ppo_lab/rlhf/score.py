@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ppo_lab.config.reward import ENSEMBLES
 from ppo_lab.core.averages import ensemble_score, ensemble_spread
 from ppo_lab.core.masking import select
 from ppo_lab.core.several import chebyshev, lexicographic
-from ppo_lab.learners.collectives import standing
+from ppo_lab.learners.collectives import everywhere, standing
 
 from .rewards import final_score, length_normalized
 
@@ -95,21 +96,29 @@ class Scorer:
     def opinions(
         self, prompts: Sequence[str], responses: Sequence[str], columns: dict[str, list], steps: int
     ) -> list[Tensor]:
-        """Raw output of every source, checked, ``(B,)`` or ``(B, T)`` each."""
-        found = []
-        for i, s in enumerate(self.sources):
-            limit = None if s.trusted else self.cfg.timeout
-            if not responses and not s.trusted:  # a rank without rows: nobody is asked
-                found.append(torch.zeros(0, steps) if i in self.per_token else torch.zeros(0))
-                continue
-            found.append(call(s.name, s.reward, prompts, responses, columns, steps, limit))
-            if found[-1].dim() == 2:
-                self.per_token.add(i)
-                if self.cfg.combine != "sum":
-                    raise RewardError(
-                        f"reward {s.name} must give one score an answer under reward.combine {self.cfg.combine}, got "
-                        f"one a token; return ({len(responses)},), or use sum"
-                    )
+        """Raw output of every source, checked, ``(B,)`` or ``(B, T)`` each.
+
+        Raises:
+            RewardError: a reward fails; where it is asked on several ranks, all raise a `SharedError` that names one.
+        """
+        asked = (prompts, responses, columns, steps)
+        work = [partial(self._opinion, i, *asked) for i in range(len(self.sources))]
+        return [ask() if s.trusted else everywhere(ask) for s, ask in zip(self.sources, work, strict=True)]
+
+    def _opinion(
+        self, i: int, prompts: Sequence[str], responses: Sequence[str], columns: dict[str, list], steps: int
+    ) -> Tensor:
+        s = self.sources[i]
+        if not responses and not s.trusted:  # a rank without rows: nobody is asked
+            return torch.zeros(0, steps) if i in self.per_token else torch.zeros(0)
+        found = call(s.name, s.reward, prompts, responses, columns, steps, None if s.trusted else self.cfg.timeout)
+        if found.dim() == 2:
+            self.per_token.add(i)
+            if self.cfg.combine != "sum":
+                raise RewardError(
+                    f"reward {s.name} must give one score an answer under reward.combine {self.cfg.combine}, got "
+                    f"one a token; return ({len(responses)},), or use sum"
+                )
         return found
 
     def fit(self, opinions: Sequence[Tensor]) -> None:

@@ -28,7 +28,7 @@ WIDTH, LAYERS = 1024, 12  # 12.6 million weights of 4 bytes, and two moments eac
 
 
 class Deep(nn.Module):
-    """Many layers of one size; one more of an odd size, which two ranks cannot share evenly, a single number and a buffer."""
+    """Many layers of one size; one of an odd size, which two ranks cannot share evenly, a single number, a buffer."""
 
     def __init__(self, *, seed: int) -> None:
         super().__init__()

@@ -140,4 +140,4 @@ def test_learner_settings_may_change_on_resume(tmp_path):
 def test_reports_are_plain_data():
     from ppo_lab.learners.watchdog import Report
 
-    assert set(dataclasses.asdict(Report())) == {"beat", "still", "where", "waits", "busy", "end"}
+    assert set(dataclasses.asdict(Report())) == {"beat", "still", "idle", "where", "waits", "busy", "end"}

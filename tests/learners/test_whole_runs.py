@@ -51,6 +51,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "offload": {"learner": {**ZERO, "offload": "all"}, **FEW},
     "offload2": {"learner": {**ZERO, "offload": "optimizer", "stage": 2}, **FEW, **STOP},
     "shared": {"learner": {**ZERO, "persistence_threshold": 1000}, "critic": {"trunk": "shared", "warmup": 1}, **FEW},
+    "partial": {"learner": ZERO, **FEW, "critic": {"trunk": "partial", "shared_layers": 1}},
+    "partial_cut": {"learner": {**ZERO, "recompute_every": 1}, **FEW, **ADAPTERS,
+                    "critic": {"trunk": "partial", "shared_layers": 1, "detach": True, "warmup": 1}},
+    "partial_ddp": {"learner": {"kind": "ddp"}, **FEW, "critic": {"trunk": "partial", "shared_layers": 1}},
     "ptx": {"learner": ZERO, **FEW, "ppo": {"ptx_coef": 0.5, "ptx_batch": 5, "micro_batch": 2}},
     "ptx_ddp": {"learner": {"kind": "ddp"}, **FEW, "ppo": {"ptx_coef": 0.5, "ptx_batch": 3}, **ONE_ROW},
     "average": {"learner": ZERO, **FEW, "policy": {"ema": 0.6}, "critic": {"trunk": "shared"}},
@@ -67,6 +71,8 @@ RUNS |= {"tied": {"learner": ZERO, **READY["tied"]},
 HALF = {"bf16": {"learner": ZERO, "precision": "bf16", **FEW}, "fp16": {"learner": ZERO, "precision": "fp16", **FEW},
         "bf16_last": {"learner": ZERO, "precision": "bf16", **FEW, **HALVES}}  # fmt: skip
 EXACT = {"bf16": "chunks", "fp16": "chunks", "bf16_last": "last_layers"}  # the same run in float32
+BREAKS = {"learner": ZERO, "steps": 2, "evaluation": {"every": 2}, "checkpoint": {"every": 2},
+          "reward": {"sources": [{"kind": "callable", "path": "learners.whole_runs:by_length"}]}}  # fmt: skip
 OVERFLOW = {"learner": ZERO, "precision": "fp16", **FEW, "ppo": {"value_coef": 20.0, "epochs": 6}}
 
 THEN = {"average": ["resume"], "average2": ["resume"], "early_stop1": ["resume"], "early_stop3": ["resume"],
@@ -137,6 +143,7 @@ def two(home: Path) -> Path:
     for name in READY:
         runs[name]["ready"] = True
     runs["chunks"]["chunk"] = CHUNK
+    runs["breaks"] = {"settings": BREAKS, "breaks": True}
     runs["overflow"] = {"settings": OVERFLOW, "then": ["resume"]}
     alone(home, "one_row", RUNS["one_row"])
     half_way = home / "half_way"
@@ -219,6 +226,19 @@ def test_a_reference_that_was_never_whole_has_the_hash_of_the_whole_one(home: Pa
     assert hashes[0] == hashes[1] == hash_module(load_policy(str(home / name)))
 
 
+def test_an_error_of_one_rank_is_raised_on_all_and_leaves_a_checkpoint_of_the_last_step(home: Path, two: Path) -> None:
+    """Step 1 was due no checkpoint; step 2 goes on from there in the same processes."""
+    for rank in range(WORLD):
+        said = (two / f"breaks.said.{rank}").read_text()
+        assert said.startswith("rank 1: RewardError: ") and "nobody knows this word" in said
+        assert "A checkpoint of the last finished step is in" in said
+    assert checkpoint.steps(two / "breaks") == [1, 2]
+    one = alone(home, "breaks", BREAKS)
+    assert checkpoint.steps(home / "one" / "breaks") == [2]
+    later = {key: x for key, x in one[0].items() if key.startswith("2.")}
+    assert_equal_runs(kept(two / "breaks.0"), (later, one[1][1:]))
+
+
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
 def test_every_learner_writes_one_format(home: Path, two: Path, name: str) -> None:
     alone(home, "zero3", RUNS["zero3"])
@@ -254,10 +274,12 @@ def test_an_export_of_shards_is_whole(home: Path, two: Path, tmp_path: Path, nam
 
 @pytest.mark.soak
 def test_four_processes_equal_one(home: Path) -> None:
-    names = ("ddp", "zero1", "zero2", "zero3", "one_row", "early_stop3", "sharded", "chunks", "adapters")
-    runs: dict[str, dict[str, Any]] = {name: {"settings": RUNS[name], "then": ["held"] * (name == "zero3")}
-                                       for name in names}  # fmt: skip
+    names = ("ddp", "zero1", "zero2", "zero3", "one_row", "early_stop3", "sharded", "chunks", "adapters", *READY)
+    runs: dict[str, dict[str, Any]] = {name: {"settings": placed(home, RUNS[name])} for name in names}
+    runs["zero3"]["then"] = ["held"]
     runs["chunks"]["chunk"] = CHUNK
+    for name in READY:
+        runs[name]["ready"] = True
     alone(home, "one_row", RUNS["one_row"])
     shutil.copytree(home / "one" / "one_row", home / "half_way4")
     shutil.rmtree(home / "half_way4" / "checkpoints" / "000002")

@@ -27,7 +27,17 @@ BASE: dict[str, Any] = {
     "checkpoint": {"every": 5},
     "log": {"samples": 3},
 }
+BREAKS_IN: list[int] = []  # calls until `by_length` raises; empty: never
 TENSORS = ("tokens", "logp", "ref_logp", "value", "score", "advantage")
+
+
+def by_length(prompts: list[str], responses: list[str], **columns: list) -> list[float]:
+    """A reward of a user's own."""
+    if BREAKS_IN:
+        BREAKS_IN[0] -= 1
+        if not BREAKS_IN[0]:
+            raise KeyError("nobody knows this word")
+    return [float(len(response.split())) for response in responses]
 
 
 def settings(**sections: Any) -> RLHFConfig:
