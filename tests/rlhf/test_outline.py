@@ -80,7 +80,10 @@ def shared(model: Any) -> set[frozenset[str]]:
 def test_a_policy_read_later_is_the_one_that_transformers_loads(family, tmp_path, caplog):
     folder = folder_of(family, tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    model, whole = load_policy(folder, read=False), load_policy(folder)
+    before = torch.get_rng_state()
+    model = load_policy(folder, read=False)
+    assert torch.equal(torch.get_rng_state(), before)
+    whole = load_policy(folder)
     assert len(unread_in(model)) == len(list(model.parameters())) and not caplog.records
     assert model.generation_config.to_dict() == whole.generation_config.to_dict()
     copied = copy.deepcopy(model)
