@@ -42,6 +42,11 @@ def test_gains_are_in_deviations_from_the_start() -> None:
     assert pressed.late(ROWS, "good")[0] == pytest.approx(0.5) and pressed.late(ROWS, "bad")[0] == pytest.approx(-0.25)
 
 
+def test_the_bet_has_three_outcomes() -> None:
+    rows = [*ROWS, *made("fair", slope=0.4)]
+    assert [pressed.share_kept(rows, arm) for arm in ("good", "fair", "bad")] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("arm", "verdict"), [("good", "did not hold here"), ("bad", "held here")])
 def test_a_fall_of_gold_can_come_out_either_way(arm: str, verdict: str) -> None:
     assert measure(pressed.late(ROWS, arm), most=0.0).verdict == verdict

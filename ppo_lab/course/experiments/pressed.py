@@ -49,6 +49,13 @@ def unearned(rows: Rows, arm: str) -> list[float]:
     return [run[-1]["proxy"] - run[0]["proxy"] - gained(run)[-1] for run in runs(rows, arm)]
 
 
+def share_kept(rows: Rows, arm: str) -> int:
+    """How much of what the proxy gained gold gained by the end, means over seeds: 0 half or more, 1 less, 2 nothing."""
+    gold = sum(gained(run)[-1] for run in runs(rows, arm))
+    proxy = sum(run[-1]["proxy"] - run[0]["proxy"] for run in runs(rows, arm))
+    return 2 if gold < 0 else 0 if gold >= proxy / 2 else 1
+
+
 def late(rows: Rows, arm: str, key: str = "gold") -> list[float]:
     """What the second half of the run changed: after the last step less after half of them."""
     found = []
@@ -73,6 +80,11 @@ def at_kl(run: Rows, kl: float, key: str = "gold") -> float:
             share = (math.sqrt(kl) - low) / (high - low) if high > low else 1.0
             return float(a[key] + share * (b[key] - a[key]))
     raise ValueError(f"the run never went {kl:g} nats away, only {max(row['kl'] for row in run):.2f}; ask for less")
+
+
+def gold_at(rows: Rows, arm: str, kl: float) -> list[float]:
+    """Gold of an arm at this distance, a number a seed; see `at_kl`."""
+    return [at_kl(run, kl) for run in runs(rows, arm)]
 
 
 def common_kl(rows: Rows, *arms: str) -> float:
