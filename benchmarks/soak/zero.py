@@ -2,10 +2,12 @@
 
     python benchmarks/soak/zero.py [--kills 10] [--stage 3] [--folder runs/soak_zero]
 
-The kill is a SIGKILL, and no launcher stands by to end the survivor. Asked of every kill: the survivor has ended by
-itself within 60 s and named the dead rank; the run resumed on two processes is bit-equal to one that was never stopped
-(metrics, samples, baseline, best, models, the last checkpoint's tensors and state; times and memory left out). Then the
-same is asked of a rank whose reward raises. Exit status 1 if anything differs, hangs or is nameless.
+Moments are uniform over the steps: so many lines of the log, then a part of a step's time; every fifth kill waits there
+for a checkpoint that is being written. The kill is a SIGKILL, and no launcher stands by to end the survivor. Asked of
+every kill: the survivor has ended by itself within 60 s and named the dead rank; the run resumed on two processes is
+bit-equal to one that was never stopped (metrics, samples, baseline, best, models, the last checkpoint's tensors and
+state; times and memory left out). Then a reward raises on one rank, and one never comes back: all ranks end, name it,
+and leave a checkpoint of the last step. Exit status 1 if anything differs, hangs or is nameless.
 """
 
 from __future__ import annotations
@@ -24,11 +26,12 @@ from typing import Any
 
 from kill_resume import contents, differences
 
+from ppo_lab import checkpoint
 from ppo_lab.scale.launch import free_port, launch
 
 CONFIG = """
 name: zero
-steps: 12
+steps: 8
 learner: {{kind: zero, stage: {stage}}}
 corpus: {{size: 400, held_out: 32}}
 policy: {{layers: 2, width: 32, heads: 4, dropout: 0.1}}
@@ -42,15 +45,17 @@ evaluation: {{every: 4, prompts: 16, gold: vader}}
 checkpoint: {{every: 2, keep: 2}}
 """
 LIMIT = 60.0  # seconds that the survivor may take
-RAISES = """
+FAILS = """
 import os
 asked = [0]
 def reward(prompts, responses, **columns):
     asked[0] += 1
-    if asked[0] == 5 and os.environ["RANK"] == "1":
-        raise ValueError("this reward broke")
+    if asked[0] == 5 and os.environ["RANK"] == "1":  # in the second step
+        {what}
     return [float(len(r.split())) for r in responses]
 """
+WAYS = {"raises": ('raise ValueError("this reward broke")', "raised ValueError: this reward broke"),
+        "loops": ("while True: pass", "must answer within reward.timeout = 10 s")}  # fmt: skip
 
 
 def command(config: Path, folder: Path, *options: str) -> list[str]:
@@ -93,44 +98,64 @@ def survivor(ranks: list[subprocess.Popen[str]], folder: Path, dead: int) -> tup
     return time.monotonic() - begun, named[-1] if named else ""
 
 
-def kill_once(config: Path, folder: Path, draw: random.Random, seconds: float) -> dict[str, Any] | None:
-    """Kill a random rank after a random time in the run; None if it had ended before."""
+def rows(folder: Path) -> int:
+    """Steps that are in the log."""
+    log = folder / "metrics.jsonl"
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def reached(folder: Path, step: int) -> bool:
+    """Whether so many steps are done; 0: whether the first one has begun."""
+    return rows(folder) >= step if step else (folder / "baseline.json").exists()
+
+
+def kill_once(
+    config: Path, folder: Path, draw: random.Random, whole: tuple[int, float], *, in_checkpoint: bool
+) -> dict[str, Any] | None:
+    """Kill a random rank at a random moment of the steps' time; None if the run had ended before."""
+    moment, dead = draw.uniform(0, whole[0]), draw.randrange(2)
+    step, part = int(moment), moment % 1
     ranks = start(config, folder)
-    while not (folder / "config.yaml").exists() and ranks[0].poll() is None:
-        time.sleep(0.01)
-    time.sleep(draw.uniform(0, seconds))
-    dead = draw.randrange(2)
-    if any(process.poll() is not None for process in ranks):
+
+    def alive() -> bool:
+        return all(process.poll() is None for process in ranks)
+
+    while alive() and not reached(folder, step):
+        time.sleep(0.001)
+    time.sleep(part * whole[1])
+    while in_checkpoint and alive() and not any((folder / "checkpoints").glob("*.partial")):
+        time.sleep(0.0002)
+    if not alive():
         for process in ranks:
             process.wait()
         return None
     ranks[dead].send_signal(signal.SIGKILL)
-    steps = folder / "metrics.jsonl"
-    after = len(steps.read_text().splitlines()) if steps.exists() else 0
+    done, torn = rows(folder), any((folder / "checkpoints").glob("*.partial"))
     took, said = survivor(ranks, folder, dead)
-    return {"rank": dead, "after_step": after, "survivor_seconds": round(took, 1), "said": said.split(";")[0]}
+    return {"rank": dead, "steps_done": done, "drawn": round(moment, 2), "writing_a_checkpoint": torn,
+            "survivor_seconds": round(took, 1), "said": said.split(";")[0]}  # fmt: skip
 
 
-def whole_run(config: Path, folder: Path) -> tuple[dict[str, Any], float]:
-    """What a run that is never stopped leaves, and how long it took from its first file on."""
+def whole_run(config: Path, folder: Path) -> tuple[dict[str, Any], int, float]:
+    """What a run that is never stopped leaves, how many steps it has, and the seconds of one of them."""
     ranks, begun = start(config, folder), 0.0
     while any(process.poll() is None for process in ranks):
-        if not begun and (folder / "config.yaml").exists():
-            begun = time.monotonic()
-        time.sleep(0.05)
+        if not begun and reached(folder, 1):
+            begun, first = time.monotonic(), rows(folder)
+        time.sleep(0.01)
     if any(process.returncode for process in ranks):
         sys.exit(folder.with_suffix(".rank0").read_text())
-    return contents(folder), time.monotonic() - begun
+    return contents(folder), rows(folder), (time.monotonic() - begun) / (rows(folder) - first + 1)
 
 
 def kills(config: Path, folder: Path, wanted: int, seed: int) -> tuple[list[dict[str, Any]], int]:
     """The figures of every kill, and how many went wrong."""
-    whole, seconds = whole_run(config, folder / "whole")
-    print(f"uninterrupted: {seconds:.1f} s in the run, {len(whole)} things to compare", flush=True)
+    whole, steps, seconds = whole_run(config, folder / "whole")
+    print(f"uninterrupted: {steps} steps, {seconds:.1f} s each, {len(whole)} things to compare", flush=True)
     draw, results, failed = random.Random(seed), [], 0
     while len(results) < wanted:
         place = folder / f"kill_{len(results):02d}"
-        found = kill_once(config, place, draw, seconds)
+        found = kill_once(config, place, draw, (steps, seconds), in_checkpoint=len(results) % 5 == 4)
         if found is not None:
             wrong = resumed(config, place)
             found["different"] = [wrong] if wrong else differences(whole, contents(place))
@@ -138,22 +163,26 @@ def kills(config: Path, folder: Path, wanted: int, seed: int) -> tuple[list[dict
             failed += bad
             results.append(found)
             print(f"kill {len(results):2d}: {json.dumps(found)} {'WRONG' if bad else 'well'}", flush=True)
-        else:
-            seconds *= 0.8
         shutil.rmtree(place, ignore_errors=True)
     print(f"{wanted - failed} of {wanted}: named in time, and bit-equal after resuming")
     return results, failed
 
 
-def raises(config: Path, folder: Path) -> dict[str, Any]:
-    """A reward fails on rank 1 alone: what the other rank says, and after how long."""
-    (folder / "breaks.py").write_text(RAISES)
-    source = f'reward={{sources: [{{kind: callable, path: "{folder / "breaks.py"}:reward"}}]}}'
-    ranks = start(config, folder / "raises", source)
+def fails(config: Path, folder: Path, way: str) -> dict[str, Any]:
+    """A reward fails on rank 1 alone: what each rank says, and the checkpoint of the one step done."""
+    what, words = WAYS[way]
+    (folder / f"{way}.py").write_text(FAILS.format(what=what))
+    source = f'reward={{timeout: 10, sources: [{{kind: callable, path: "{folder / way}.py:reward"}}]}}'
+    place = folder / f"{way}_run"
+    ranks = start(config, place, source)
     ranks[1].wait()
-    took, said = survivor(ranks, folder / "raises", 1)
-    print(f"a rank that raises: the other ended after {took:.1f} s: {said}")
-    return {"survivor_seconds": round(took, 1), "said": said.split(";")[0].replace(str(folder), "RUN")}
+    took, said = survivor(ranks, place, 1)
+    itself = place.with_suffix(".rank1").read_text()
+    saved = checkpoint.steps(place)
+    well = all(f"rank 1: RewardError: reward {folder / way}.py:reward {words}" in x for x in (said, itself))
+    print(f"a reward that {way}: rank 0 ended {took:.1f} s after rank 1: {said}; checkpoints {saved}", flush=True)
+    return {"seconds_apart": round(took, 1), "said": said.split(";")[0].replace(str(folder), "RUN"),
+            "checkpoints": saved, "well": well and saved == [1]}  # fmt: skip
 
 
 def main() -> int:
@@ -169,13 +198,13 @@ def main() -> int:
     config = options.folder / "zero.yaml"
     config.write_text(CONFIG.format(stage=options.stage))
     results, failed = kills(config, options.folder, options.kills, options.seed)
-    raised = raises(config, options.folder)
+    failing = {way: fails(config, options.folder, way) for way in WAYS}
     if options.out is not None:
         how = f"python benchmarks/soak/zero.py --kills {options.kills} --stage {options.stage}"
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"command": how, "kills": results, "raises": raised}, indent=1) + "\n")
-    named = "rank 1 raised RewardError" in raised["said"] and raised["survivor_seconds"] <= LIMIT
-    return 1 if failed or not named else 0
+        figures = {"command": how, "kills": results, "a reward of rank 1": failing}
+        options.out.write_text(json.dumps(figures, indent=1) + "\n")
+    return 1 if failed or not all(found["well"] for found in failing.values()) else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import torch
@@ -97,21 +98,23 @@ def generate(
     if in_step:
         prompts, noise = filled_up(prompts, noise, most(rows))
         rows = len(prompts)
-
-    def work() -> Responses:
-        parts = [
-            _sample(model, take(prompts, part), noise if noise is None else noise[part], **options)
-            for part in (slice(i, i + (batch or rows)) for i in range(0, rows, batch or max(rows, 1)))
-        ]
-        return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
-
-    training = model.training
+    work, training = partial(_in_batches, model, prompts, noise, batch or max(rows, 1), options), model.training
     model.eval()
     try:
         answers = everywhere(work) if together else work()
     finally:
         model.train(training)
     return answers if rows == wanted else take(answers, slice(0, wanted))
+
+
+def _in_batches(
+    model: Any, prompts: Prompts, noise: Tensor | None, batch: int, options: dict[str, Any]
+) -> Responses:
+    parts = [
+        _sample(model, take(prompts, part), noise if noise is None else noise[part], **options)
+        for part in (slice(i, i + batch) for i in range(0, len(prompts), batch))
+    ]
+    return concatenate(parts) if parts else _sample(model, prompts, noise, **options)
 
 
 def filled_up(prompts: Prompts, noise: Tensor | None, rows: int) -> tuple[Prompts, Tensor | None]:
