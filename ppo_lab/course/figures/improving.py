@@ -38,14 +38,14 @@ def shaping_figure(rows: Rows, level: Sequence[Changed], difference: Sequence[Ch
         left.plot([c.weight for c in found], [c.worth for c in found], "o-", color=color, lw=2, ms=5, label=name)
     left.set(xscale="log", xlabel="weight λ", ylim=(-0.05, 1.1))
     left.set_title("best policy of the changed world, true J / J*", fontsize=10, loc="left")
-    left.legend(loc="center left", fontsize=9, frameon=False)
+    left.legend(loc="center right", fontsize=9, frameon=False)
     colors = {"none": GREY, "difference": BLUE, "level": ORANGE, "level, adaptive": PURPLE}
     for arm, color in colors.items():
         band(right, curves(rows, arm), arm, color)
     right.axhline(0.9, color="black", lw=0.8, ls=":")
-    right.set(xlabel="iteration", ylim=(-0.05, 1.1))
+    right.set(xlabel="iteration", ylim=(-0.05, 1.4), yticks=(0, 0.2, 0.4, 0.6, 0.8, 1.0))
     right.set_title("true J / J* while learning (mean, 95 %)", fontsize=10, loc="left")
-    right.legend(loc="center right", fontsize=9, frameon=False)
+    right.legend(loc="upper right", fontsize=9, frameon=False, ncols=2)
     return figure
 
 
@@ -85,9 +85,9 @@ def objectives_figure(found: Reached, followed: Mapping[str, Followed]) -> Figur
     for (name, run), color in zip(followed.items(), (GREY, ORANGE, BLUE), strict=False):
         right.plot(range(1, len(run.shortfall) + 1), run.shortfall, color=color, lw=2, label=name)
     right.axhline(0, color="black", lw=0.8)
-    right.set(xlabel="round")
+    right.set(xlabel="round", ylim=(-0.2, 1.4 * max(max(run.shortfall) for run in followed.values())))
     right.set_title("largest shortfall of three objectives", fontsize=10, loc="left")
-    right.legend(loc="upper right", fontsize=9, frameon=False)
+    right.legend(loc="upper right", fontsize=9, frameon=False, ncols=3)
     return figure
 
 
