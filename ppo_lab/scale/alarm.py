@@ -6,15 +6,20 @@ tells that there was one; `suspects` tells which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.core.masking import step_weights, upcast
-from ppo_lab.learners.plain import PlainLearner, global_norm
+from ppo_lab.learners import Learner
+from ppo_lab.learners.collectives import rounds
+from ppo_lab.learners.plain import global_norm
 from ppo_lab.records import StepBatch, UpdateMetrics, take
 from ppo_lab.update import Assess, Leash, loss_and_sums, row_length
 
@@ -31,25 +36,58 @@ class Suspect:
     share: float
 
 
-def row_norms(
-    learner: PlainLearner, batch: StepBatch, assess: Assess, cfg: PPOConfig, leash: Leash = NO_LEASH
-) -> Tensor:
+def row_norms(learner: Learner, batch: StepBatch, assess: Assess, cfg: PPOConfig, leash: Leash = NO_LEASH) -> Tensor:
     r"""Norm of each row's share of the loss's gradient, :math:`\lVert \nabla_\theta\, loss_i \rVert_2`, ``(B,)``.
 
     The weights are those of the whole batch, so the shares add up to the gradient and, by the triangle inequality, to
     no less than its norm. One backward pass a row: for a minibatch that has rung the alarm, not for every step. Nothing
     is added to the learner's gradient, and nothing moves. A ``standardize`` of the config is the caller's to apply.
+
+    Among several processes each takes its rows, as many passes as the others (the last ones perhaps of no row), and all
+    get the norms of all.
     """
     weight = step_weights(batch.mask, cfg.reduction, length=row_length(batch, cfg), dtype=upcast(batch.advantage).dtype)
-    parameters = list(learner.parameters.values())
     norms = []
-    for i in range(len(batch)):
-        rows = slice(i, i + 1)
-        part = take(batch, rows)
-        loss, *_ = loss_and_sums(assess(learner, part.inputs), part, weight[rows], cfg, leash, policy_on=True)
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        norms.append(float(global_norm([g for g in gradients if g is not None])))
-    return torch.tensor(norms, dtype=torch.float64)
+    for rows in rounds(len(batch), world=learner.world, rank=learner.rank, micro=1):
+        empty = rows.start >= rows.stop
+        part = take(batch, slice(0, 1) if empty else rows)
+        if empty:
+            part = replace(part, mask=part.mask & False)
+        share = weight[:1] * 0 if empty else weight[rows]
+        loss, *_ = loss_and_sums(assess(learner, part.inputs), part, share, cfg, leash, policy_on=True)
+        norm = _norm_under_zero(learner, loss) if hasattr(learner, "engine") else _norm(learner, loss)
+        norms += [] if empty else [norm]
+    return learner.gather(torch.tensor(norms, dtype=torch.float64))
+
+
+def _norm(learner: Any, loss: Tensor) -> float:
+    """Of a loss's gradient, which is added nowhere."""
+    gradients = torch.autograd.grad(loss, list(learner.parameters.values()), allow_unused=True)
+    return float(global_norm([g for g in gradients if g is not None]))
+
+
+def _norm_under_zero(learner: Any, loss: Tensor) -> float:
+    """The same where DeepSpeed takes gradients away as they come: each is measured on its way, and goes on as zeros.
+
+    It is whole there, this rank's own, and carries the factors that `ZeroLearner.accumulate` and a loss scale gave it.
+    """
+    squares: dict[str, float] = {}
+
+    def measure(name: str, gradient: Tensor) -> Tensor:
+        if name in squares:
+            raise RuntimeError(f"{name} had two gradients in one backward pass; its norm is not the sum of theirs")
+        squares[name] = float(torch.linalg.vector_norm(gradient, dtype=torch.float64)) ** 2
+        return torch.zeros_like(gradient)
+
+    hooks = [p.register_hook(partial(measure, name)) for name, p in learner.parameters.items()]
+    try:
+        learner.accumulate(loss)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    scaler = getattr(learner.engine.optimizer, "loss_scaler", None)
+    scale = float(getattr(scaler, "cur_scale", 1.0)) if learner.precision == "fp16" else 1.0
+    return math.sqrt(sum(squares.values())) / (learner.world * scale)
 
 
 def suspects(norms: Tensor | Sequence[float], *, most: int = 3) -> list[Suspect]:
@@ -66,7 +104,7 @@ def suspects(norms: Tensor | Sequence[float], *, most: int = 3) -> list[Suspect]
 
 def alarm(
     update: UpdateMetrics,
-    learner: PlainLearner,
+    learner: Learner,
     batch: StepBatch,
     assess: Assess,
     cfg: PPOConfig,
@@ -78,6 +116,7 @@ def alarm(
     """One sentence a suspect where the update's largest norm passed ``limit`` (or was not finite); else nothing.
 
     The norms are taken after the update, on the weights as they are now: the size has changed, the order rarely has.
+    Any learner, on any number of processes: every rank calls it and is told the same.
 
     Args:
         update: what `ppo_update` gave for ``batch``.
