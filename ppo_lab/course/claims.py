@@ -53,10 +53,13 @@ class Claim:
         """Nothing: `claim` has shown it, also where it stands last in a cell."""
 
 
-def measure(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> Measured:
+def measure(
+    values: Sequence[float], *, least: float = -math.inf, most: float = math.inf, training: bool = False
+) -> Measured:
     """Does the mean lie between ``least`` and ``most``? The values are paired differences, or one number a seed.
 
-    At least five of them, ten in a concept notebook.
+    At least five of them, ten in a concept notebook, where a run is cheap; ``training``: there too each was a whole
+    training run, and five will do.
 
     Held: three standard errors inside both limits. Did not hold: three outside of one. Else: cannot tell. The interval
     is Student's, 95 %.
@@ -70,7 +73,8 @@ def measure(values: Sequence[float], *, least: float = -math.inf, most: float = 
     from scipy.special import stdtrit
 
     x = np.asarray(values, dtype=np.float64)
-    fewest = FEWEST.get(notebook(SESSION.name).kind, FEWEST_RUNS) if SESSION.name else FEWEST_RUNS
+    kind = notebook(SESSION.name).kind if SESSION.name and not training else ""
+    fewest = FEWEST.get(kind, FEWEST_RUNS)
     if x.ndim != 1 or len(x) < fewest:
         raise ValueError(f"values must be at least {fewest} paired runs, got shape {x.shape}; run more seeds")
     if not least < most or (math.isinf(least) and math.isinf(most)):

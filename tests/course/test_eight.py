@@ -11,7 +11,7 @@ from ppo_lab import faults, rlhf
 from ppo_lab.config import load_config
 from ppo_lab.core.kl import categorical_kl
 from ppo_lab.course.experiments.estimators import against, in_loss, judged, mean_value, tokens_of, true_kl
-from ppo_lab.course.experiments.heads import POOLS, forgotten_by_a_new_head, moved_by_the_future
+from ppo_lab.course.experiments.heads import POOLS, forgotten_by_a_new_head, gap_to_the_sampler, moved_by_the_future
 from ppo_lab.course.figures.estimators import estimators_figure
 from ppo_lab.course.figures.ribbon import (
     GATHER,
@@ -89,7 +89,13 @@ def test_a_dot_a_language() -> None:
 
 
 def test_only_a_pooled_head_sees_the_future() -> None:
-    assert moved_by_the_future(POOLS[0]) == 0 and moved_by_the_future(POOLS[1]) > 0.01
+    moved = [moved_by_the_future(pool) for pool in POOLS]
+    assert moved[0] == 0 and min(moved[1:]) > 0.01 and len(moved) == 3
+
+
+def test_a_learned_temperature_leaves_the_sampler_behind(tmp_path: Path) -> None:
+    right, wrong = (gap_to_the_sampler(fault, tmp_path / str(fault)) for fault in (None, "temperature_learned"))
+    assert max(right) < 1e-4 and wrong[0] < 1e-4 < 1e-3 < wrong[1]
 
 
 def test_a_new_head_is_nearly_uniform() -> None:
