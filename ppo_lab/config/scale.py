@@ -49,7 +49,12 @@ class LearnerConfig(Config):
         500_000_000,
         description="stage 3: elements of weights asked for ahead of their use. Higher: less waiting, more memory.",
     )
-    overlap: bool = Field(False, description="stage 2: send gradients while others are still being computed.")
+    overlap: bool = Field(
+        False,
+        description="stages 2 and 3: send gradients while others are still being computed, for a second bucket of "
+        "memory; the numbers stay the same. DeepSpeed refuses it at stage 1, where gradients are added up over "
+        "micro-batches before they are sent.",
+    )
     contiguous_gradients: bool = Field(
         True, description="zero: gradients are copied into one buffer as they come, against fragmented memory."
     )
@@ -65,16 +70,17 @@ class LearnerConfig(Config):
     )
     patience: PositiveFloat = Field(
         45.0,
-        description="Seconds in which no process moves before the run ends with a named error. Higher: a single "
-        "operation may take longer, and a stuck run is noticed later.",
+        description="Seconds in which no process moves, or one runs in circles for which another waits, before the run "
+        "ends with a named error (a reward has reward.timeout instead). Higher: a single operation may take longer, and "
+        "a stuck run is noticed later.",
     )
 
     @model_validator(mode="after")
     def _stages(self) -> LearnerConfig:
-        if self.overlap and self.stage != 2:
+        if self.overlap and self.stage == 1:
             raise ValueError(
-                f"learner.overlap needs learner.stage 2 (elsewhere gradients are added up before they are sent), got "
-                f"stage {self.stage}; set learner.overlap: false"
+                "learner.overlap needs learner.stage 2 or 3 (at stage 1 gradients are added up before they are sent), "
+                "got stage 1; set learner.overlap: false"
             )
         if self.recompute == "selective" and self.recompute_every is None:
             raise ValueError(

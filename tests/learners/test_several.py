@@ -37,7 +37,7 @@ def test_kinds(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"overlap": True}, "learner.overlap needs learner.stage 2"),
+        ({"overlap": True, "stage": 1}, "learner.overlap needs learner.stage 2 or 3"),
         ({"offload": "all", "stage": 2}, "learner.offload all needs learner.stage 3"),
         ({"stage": 4}, "stage"),
         ({"patience": 0}, "patience"),

@@ -42,6 +42,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "sharded": {"learner": {**ZERO, "generation": "sharded"}, **FEW, **LENGTHS},
     "recomputed": {"learner": {**ZERO, "recompute_every": 1}, **FEW},
     "recomputed2": {"learner": {**ZERO, "stage": 2, "recompute_every": 2}, **FEW, **HALVES},
+    "overlap2": {"learner": {**ZERO, "stage": 2, "overlap": True}, **FEW},
+    "overlap3": {"learner": {**ZERO, "overlap": True}, **FEW},
     "selective_ddp": {"learner": {"kind": "ddp", **SELECTIVE}, **FEW},
     "selective2": {"learner": {**ZERO, "stage": 2, **SELECTIVE}, **FEW},
     "selective3": {"learner": {**ZERO, **SELECTIVE}, **FEW},
