@@ -125,6 +125,8 @@ LANGUAGE = (
            "", "", "rlhf"),
     Symbol("β", "KL coefficient", "KL 系数", "price of a nat of KL, in units of the score", "",
            "reward per nat", "core.kl.next_beta"),
+    Symbol("L_ref", "reference length", "参考长度", "tokens of a usual answer; β L_ref / L prices a nat by length", "",
+           "tokens", "rlhf.rewards.kl_price"),
     Symbol("KL_target", "KL target", "目标 KL", "the summed KL a sequence that the controller of β holds", "",
            "nats", "core.kl.next_beta"),
     Symbol("σ", "logistic function", "逻辑函数",

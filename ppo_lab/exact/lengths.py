@@ -90,7 +90,7 @@ def scaled_optimum(ref_logp: Tensor, reward: Tensor, price: Tensor) -> Tensor:
     ref_logp, reward, price = ref_logp.double(), reward.double(), price.double()
     positive(float(price.min()))
     low, high = float(reward.min()), float(reward.max())
-    for _ in range(200):  # at λ = max R the sum is at most 1, at λ = min R at least 1
+    for _ in range(70):  # at λ = max R the sum is at most 1, at λ = min R at least 1
         middle = (low + high) / 2
         total = float((ref_logp + (reward - middle) / price).logsumexp(-1))
         low, high = (middle, high) if total > 0 else (low, middle)

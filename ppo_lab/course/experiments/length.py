@@ -132,6 +132,27 @@ def story(rows: Rows, reward: str) -> dict[str, list[float]]:
     }
 
 
+EXPECTED = {  # of each remedy: what should follow, the paired numbers held against it, and the limits
+    "controller": ("the controller keeps the KL nearer to its target than a fixed β (nats, |KL − 2|)", {"most": 0.0}),
+    "L_ref/L": ("the KL times L_ref/L makes answers longer than without (tokens)", {"least": 0.0}),
+    "score/L": ("the score over L makes answers shorter than without: the trap (tokens)", {"most": 0.0}),
+    "spread": ("the score, spread, leaves the length where it was, within a tenth of the cap (tokens)",
+               {"least": -LONG / 10, "most": LONG / 10}),
+    "sentences": ("paid by sentence, the same score is reached sooner (score at the end, more than without)",
+                  {"least": 0.0}),
+}  # fmt: skip
+
+
+def effect(rows: Rows, remedy: str, reward: str = "mean_mood") -> list[float]:
+    """The paired numbers that `EXPECTED` is about: with the remedy minus without, under the long cap."""
+    rows = [row for row in rows if row["reward"] == reward and row["cap"] == LONG]
+    key = {"controller": "kl_end", "sentences": "score_end"}.get(remedy, "length_end")
+    one, other = column(rows, key, remedy="none"), column(rows, key, remedy=remedy)
+    if remedy == "controller":
+        one, other = ([abs(x - 2.0) for x in side] for side in (one, other))
+    return against(one, other)
+
+
 def whole_story(verdicts: Sequence[str]) -> str:
     """The story holds where every sentence does, and does not where one does not.
 

@@ -49,6 +49,24 @@ def best(worth: str, cap: int) -> float:
     return mean_length(here, best_logp(here, beta=BETA))
 
 
+def prediction(worth: str, remedy: str, *, near: float = 0.05) -> str:
+    """What π* says under the long cap: of none against the reference, of a remedy against none; ``near`` tokens are 0.
+
+    >>> [prediction(*x) for x in (("mean", "none"), ("praise", "none"), ("same", "none"), ("mean", "spread"))]
+    ['shorter', 'longer', 'as before', 'as without']
+    """
+    here = language(worth, LONG)
+    usual, plain = mean_length(here, here.ref_logp), best(worth, LONG)
+    if remedy == "none":
+        return _compared(plain - usual, near, "", "as before")
+    treated = best_logp(here, beta=BETA, remedy=remedy, reference_length=T if remedy == "L_ref/L" else usual)
+    return _compared(mean_length(here, treated) - plain, near, " than without", "as without")
+
+
+def _compared(gap: float, near: float, than: str, same: str) -> str:
+    return same if abs(gap) < near else ("longer" if gap > 0 else "shorter") + than
+
+
 def row(worth: str, cap: int, variant: str, seed: int) -> dict[str, Any]:
     """One run: length of the reference, of π*, of PPO at its end and at its shortest."""
     curve = lengths(worth, cap, variant, seed)

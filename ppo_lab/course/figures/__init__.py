@@ -25,6 +25,7 @@ PANELS: dict[str, str] = {  # name -> the function that makes it, below ppo_lab.
     "importance": "importance:importance_panel",
     "reward_models": "reward_models:reward_models_panel",
     "memory": "memory:memory_panel",
+    "lengths": "lengths:lengths_panel",
 }
 
 
