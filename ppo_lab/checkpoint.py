@@ -75,7 +75,8 @@ def save(
             raise CheckpointError(f"tensor {name} must be of a dtype that safetensors knows, got {x.dtype}; convert it")
     home = folder / "checkpoints"
     home.mkdir(parents=True, exist_ok=True)
-    _recover(home)
+    with standing("removing what a kill left", busy=True):
+        _recover(home)
     final = home / f"{step:06d}"
     try:
         _write(final.with_suffix(PARTIAL), step, tensors, encode(state))

@@ -101,7 +101,11 @@ class RewardConfig(Config):
         "it adds to Φ, and the last one -Φ, which keeps the optimum (ppo.gamma 1). Asked once a token; None: off.",
     )  # fmt: skip
     potential_weight: PositiveFloat = Field(1.0, description="Multiplies the potential. Higher: louder, same optimum.")
-    timeout: PositiveFloat = Field(300.0, description="Seconds a reward callable may take for one batch.")
+    timeout: PositiveFloat = Field(
+        300.0,
+        description="Seconds a reward callable may take for one batch, also in an endless loop; then all processes end "
+        "with a checkpoint and its name. Higher: slower rewards may finish.",
+    )
     batch: PositiveInt = Field(64, description="Rows in one forward of a reward model.")
 
 

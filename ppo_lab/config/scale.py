@@ -71,8 +71,8 @@ class LearnerConfig(Config):
     patience: PositiveFloat = Field(
         45.0,
         description="Seconds in which no process moves, or one runs in circles for which another waits, before the run "
-        "ends with a named error (a reward has reward.timeout instead). Higher: a single operation may take longer, and "
-        "a stuck run is noticed later.",
+        "ends with a named error (a reward has reward.timeout instead). Higher: a single operation may take longer, "
+        "and a stuck run is noticed later.",
     )
 
     @model_validator(mode="after")
