@@ -122,7 +122,7 @@ def draw(artists: Mapping[str, Any], found: Mapping[str, Any], settings: Mapping
             line.set_data([0.0, *(row["root"] for row in rows)], [0.0, *(row[key] for row in rows)])
             dot.set_data([here["root"]], [here[key]])
         highest = max(highest, *(row["proxy"] for row in rows))
-    left.set_ylim(-0.6, max(3.2, 1.05 * highest))
+    left.set_ylim(-1.6, max(3.2, 1.05 * highest))
     proxy = gold + settings["error"] * errors[settings["tail"]]
     artists["all"].set_offsets(torch.stack([proxy, gold], dim=-1).numpy())
     right.set_xlim(float(proxy.min()) - 0.5, float(proxy.max()) + 0.5)
