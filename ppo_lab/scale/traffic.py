@@ -39,6 +39,20 @@ def training_flops(shape: Shape, *, tokens: float, length: int, recompute: bool 
     return tokens * ((8 if recompute else 6) * (matrices + attention) + 6 * shape.embedding)
 
 
+def selective_share(shape: Shape, *, length: int) -> float:
+    """Operations that selective recomputation adds to a forward and backward, as a share: attention's two products.
+
+    Rises with the length, falls with the width; the causal half of the scores is counted, as in `training_flops`.
+    Source: Korthikanti et al. 2022, sec. 5, for the idea.
+
+    >>> from ppo_lab.scale.memory.shape import SHAPES
+    >>> round(selective_share(SHAPES["7B"], length=1024), 4)
+    0.0066
+    """
+    attention = 2 * shape.layers * shape.width * length / 2
+    return 2 * attention / training_flops(shape, tokens=1, length=length)
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Where a step's time goes. ``busy``: share of the peak that was used while computing and in all; ``talk``."""

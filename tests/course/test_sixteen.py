@@ -88,6 +88,18 @@ def test_scores_grow_with_the_length() -> None:
     assert drawn["scores kept"] == pytest.approx(found["eager"])
 
 
+def test_selective_recomputing_planned_and_counted() -> None:
+    """Nearly all of what scores take goes for the operations of attention alone; whole blocks cost a quarter."""
+    found = {(row.attention, row.what): row for row in study.selective(length=128, layers=2)}
+    assert len(found) == 6
+    assert all(row.planned == pytest.approx(row.kept, rel=0.15) for row in found.values())
+    for attention in ("scores kept", "fused"):
+        nothing, selective, block = (found[attention, what] for what in ("nothing", "selective", "block"))
+        assert block.kept < selective.kept < nothing.kept and nothing.extra == 0
+        assert 0 < selective.extra < block.extra / 2
+    assert found["scores kept", "selective"].kept < 0.5 * found["scores kept", "nothing"].kept
+
+
 def test_operations_of_recomputing() -> None:
     """A third of the forward and backward, less the last matrix of each block: torch stops before it."""
     net = study.shape_of(study.model("Llama").config)

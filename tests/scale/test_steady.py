@@ -20,7 +20,7 @@ from ppo_lab.scale.leak import growth, live_tensor_bytes, process_bytes
 from ppo_lab.scale.memory import SHAPES
 from ppo_lab.scale.precision import LossScale, moved, smallest
 from ppo_lab.scale.range_test import range_test, rate_at
-from ppo_lab.scale.traffic import traffic, training_flops, watch
+from ppo_lab.scale.traffic import selective_share, traffic, training_flops, watch
 
 # --- the alarm -------------------------------------------------------------------------------------------------------
 
@@ -224,6 +224,15 @@ def test_training_flops_against_a_counted_model() -> None:
     shape = SHAPES["7B"]
     ratio = training_flops(shape, tokens=1, length=1024, recompute=True) / training_flops(shape, tokens=1, length=1024)
     assert ratio == pytest.approx(4 / 3, abs=0.01)
+
+
+def test_what_selective_recomputation_adds() -> None:
+    """7B, 1,024 tokens, by hand: 2 · 32 · 4096 · 512 multiply-adds a token, once more, over 6 a weight."""
+    attention = 2 * 32 * 4096 * 512
+    matrices = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    whole = 6 * (matrices + attention) + 6 * 32000 * 4096
+    assert selective_share(SHAPES["7B"], length=1024) == pytest.approx(2 * attention / whole, rel=1e-12)
+    assert selective_share(SHAPES["70B"], length=1024) < 0.0066 < selective_share(SHAPES["7B"], length=4096)
 
 
 def test_targets() -> None:

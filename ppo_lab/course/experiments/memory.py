@@ -17,7 +17,7 @@ from ppo_lab import rlhf, seeding
 from ppo_lab.config.ppo import PPOConfig
 from ppo_lab.records import StepBatch
 from ppo_lab.rlhf.assess import arguments, inputs_of
-from ppo_lab.rlhf.models.recompute import recompute_blocks
+from ppo_lab.rlhf.models.recompute import KINDS, recompute_blocks
 from ppo_lab.scale.alarm import alarm
 from ppo_lab.scale.leak import process_bytes
 from ppo_lab.scale.memory import Setup, activation_bytes, plan, shape_of
@@ -108,6 +108,35 @@ def attention_bytes(lengths: Sequence[int] = (32, 64, 128, 256)) -> dict[str, li
         name: [kept_by(model("Llama", layers=2, attention=kind).base_model, tokens(2, n)) / (2 * n) for n in lengths]  # type: ignore[arg-type]
         for name, kind in kinds.items()
     }
+
+
+class Recomputed(NamedTuple):
+    """One way to recompute under one kind of attention: bytes a token, planned and kept, and more operations."""
+
+    attention: str
+    what: str
+    planned: float
+    kept: float
+    extra: float
+
+
+def selective(length: int = 256, layers: int = 4) -> list[Recomputed]:
+    """Every block of a Llama recomputed not at all, selectively, and whole, with the matrix of scores and without."""
+    found, batch = [], tokens(1, length)
+    for attention, name in (("eager", "scores kept"), ("sdpa", "fused")):
+        plain = 0
+        for what in ("nothing", *KINDS[::-1]):
+            net: Any = model("Llama", layers=layers, attention=attention)
+            if what != "nothing":
+                recompute_blocks(net, kind=what)
+            every = None if what == "nothing" else 1
+            planned = activation_bytes(shape_of(net), rows=1, length=length, precision="fp32", recompute_every=every,
+                                       recompute=what if every else "block", peak=False)  # fmt: skip
+            operations = flops(train_once, net, batch)
+            plain = plain or operations
+            kept = kept_by(net.base_model, batch) / length
+            found.append(Recomputed(name, what, planned / length, kept, operations / plain - 1))
+    return found
 
 
 def extra_operations(every: int = 1) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +30,8 @@ def shape_of(config: Any) -> Shape:
     """
     config = getattr(config, "config", config)
     kind: Any = type(config)
-    return _shape(kind, config.to_json_string(use_diff=False))
+    shape = _shape(kind, config.to_json_string(use_diff=False))
+    return replace(shape, fused=False) if getattr(config, "_attn_implementation", None) == "eager" else shape
 
 
 @lru_cache(maxsize=64)
