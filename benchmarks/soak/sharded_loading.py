@@ -1,6 +1,6 @@
 """How much memory of the host a rank needs to load four models under ZeRO-3, from shards and the way it was before.
 
-    python benchmarks/soak/sharded_loading.py [--worlds 2 4] [--layers 6] [--width 512] [--out FILE.json]
+    python benchmarks/soak/sharded_loading.py [--worlds 2 4] [--layers 6] [--width 512] [--large 64] [--out FILE.json]
 
 Four models of one size (policy, reference, critic, reward model) come from two folders of several safetensors files, in
 bfloat16 there and in float32 here.
@@ -10,7 +10,8 @@ Pages of the files that are mapped (``mapped``) are beside that: ranks share the
 
 ``shards``: each rank reads its shards. ``whole``: every rank loads all models, then DeepSpeed cuts them. Exit status 1
 if a rank's loading took more than its shards, twice the largest tensor and 24 MiB, or the other way less than three
-whole models.
+whole models. ``--large W``: besides, the outline of one model of 70B's shapes is made from sparse files (138 GB,
+none of it on the disk), and what one of W ranks would have of it is read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import ctypes
 import gc
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -167,11 +169,60 @@ def measure(world: int, *, layers: int, width: int) -> list[dict[str, Any]]:
     return rows
 
 
+def sparse_folder(home: Path) -> None:
+    """Files with the shapes of Llama 2 70B in bfloat16 and zeros that take no disk."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from ppo_lab.learners.tensorfile import header
+
+    config = LlamaConfig(vocab_size=32000, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
+                         num_attention_heads=64, num_key_value_heads=8, max_position_embeddings=4096)  # fmt: skip
+    config.save_pretrained(home)
+    with torch.device("meta"):
+        tensors = list(LlamaForCausalLM(config).bfloat16().state_dict().items())
+    places = {}
+    for i in range(0, len(tensors), 25):
+        some, path = dict(tensors[i : i + 25]), home / f"model-{i:05d}.safetensors"
+        head = header(some)
+        path.write_bytes(head)
+        os.truncate(path, len(head) + sum(2 * x.numel() for x in some.values()))
+        places |= dict.fromkeys(some, path.name)
+    (home / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def large(world: int, *, member: int = 5) -> dict[str, Any]:
+    """The outline of a model of 70B's shapes, and one rank's shards of it, in bfloat16; MiB and seconds."""
+    import torch
+
+    from ppo_lab.learners.unread import unread_in
+    from ppo_lab.rlhf.models.build import load_policy
+
+    with tempfile.TemporaryDirectory() as scratch:
+        sparse_folder(Path(scratch))
+        watch, start = Watch(), time.monotonic()
+        unread = unread_in(load_policy(scratch, read=False))
+        outline, seconds = watch.look()["anonymous"], time.monotonic() - start
+        shards = []
+        for p in unread:
+            size = -(-p.numel() // world)
+            shards.append(torch.zeros(size, dtype=torch.bfloat16))
+            for place, piece in p.entry.pieces(member * size, min((member + 1) * size, p.numel())):
+                shards[-1][place - member * size :][: len(piece)] = piece
+        most, watch.open = watch.look()["anonymous"], False
+    own = sum(2 * len(x) for x in shards)
+    figures = {"outline": outline, "loading": most, "shards": own}
+    return {"world": world, "way": "one rank's shards of 70B", "sound": most <= own + SLACK,
+            "parameters": sum(p.numel() for p in unread), "outline_seconds": round(seconds, 1)} | {
+                f"{name}_mib": round(size / MIB, 1) for name, size in figures.items()}  # fmt: skip
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--worlds", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--worlds", type=int, nargs="*", default=[2, 4])
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--large", type=int, metavar="W")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rank", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -179,6 +230,8 @@ def main() -> int:
         rank(options.rank)
         return 0
     rows = [row for world in options.worlds for row in measure(world, layers=options.layers, width=options.width)]
+    if options.large:
+        rows.append(large(options.large))
     print(json.dumps(rows, indent=1))
     if options.out:
         options.out.write_text(json.dumps({"command": " ".join(["python", *sys.argv]), "rows": rows}, indent=1) + "\n")

@@ -32,10 +32,14 @@ class Entry:
         return self.file.outline[self.name].shape
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Tensor]]:
-        """Its elements, laid flat and in float32, at most `PIECE` at a time, each piece with the place of its first."""
+        """Its elements, laid flat, at most `PIECE` at a time, each piece with the place of its first.
+
+        In the file's dtype, so that nothing is copied on the way; float64 is rounded to float32, as models are loaded.
+        """
         stop = self.shape.numel() if stop is None else stop
         for here in range(start, stop, PIECE):
-            yield here, part(self.file, self.name, here, min(here + PIECE, stop)).float()
+            piece = part(self.file, self.name, here, min(here + PIECE, stop))
+            yield here, piece.float() if piece.dtype == torch.float64 else piece
 
 
 class Unread(nn.Parameter):
@@ -90,6 +94,6 @@ def whole_copy(module: nn.Module) -> nn.Module:
 def pieces_of(x: Tensor) -> Iterator[Tensor]:
     """A tensor's elements, laid flat on the CPU: those of an unread parameter come from its file, a piece at a time."""
     if isinstance(x, Unread):
-        yield from (piece for _, piece in x.entry.pieces())
+        yield from (piece.float() for _, piece in x.entry.pieces())
     else:
         yield x.detach().cpu().contiguous().reshape(-1)

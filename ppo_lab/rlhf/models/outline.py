@@ -122,7 +122,7 @@ def _tie(model: Any, found: dict[str, Entry], lacks: set[str]) -> None:
     for target, source in model.all_tied_weights_keys.items():
         if target in found and source in found:
             pairs = zip(found[target].pieces(), found[source].pieces(), strict=True)
-            if not all(torch.equal(a, b) for (_, a), (_, b) in pairs):
+            if not all(torch.equal(a.float(), b.float()) for (_, a), (_, b) in pairs):
                 raise NoOutline(f"its config ties {target} to {source}, its files hold other values")
             lacks.add(target)
     model.tie_weights(missing_keys=lacks, recompute_mapping=False)
