@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ppo_lab.config.language import RLHFConfig
 
 T, LONG = 12, 48  # caps: one sentence, four sentences
-STEPS, LAST = 12, 3  # PPO steps of a run; steps at its end that are averaged
+STEPS, LAST = 8, 3  # PPO steps of a run; steps at its end that are averaged
 REWARDS = {"mean_mood": "length-neutral", "praise": "growing", "blame": "shrinking"}
 WEIGHTS = {"mean_mood": 2.0, "praise": 1.0, "blame": 1.0}
 REMEDIES: dict[str, tuple[str, ...]] = {
