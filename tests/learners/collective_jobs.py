@@ -13,7 +13,17 @@ from torch import Tensor
 
 from ppo_lab import seeding
 from ppo_lab.core.masking import step_weights
-from ppo_lab.learners.collectives import gather, rank, rounds, share, total, world
+from ppo_lab.learners.collectives import (
+    SharedError,
+    everywhere,
+    first_sum,
+    gather,
+    rank,
+    rounds,
+    share,
+    total,
+    world,
+)
 from ppo_lab.learners.plain import PlainLearner
 from ppo_lab.records import concatenate, take, walk
 
@@ -148,6 +158,36 @@ def job_rounds_are_in_step_and_exact() -> None:
             for (name, p), q in zip(model.named_parameters(), alone.parameters(), strict=True):
                 if q.grad is not None:
                     torch.testing.assert_close(total(p.grad), q.grad, rtol=0, atol=1e-14, msg=name)
+
+
+def job_what_fails_on_one_rank_is_raised_on_all() -> None:
+    """The first rank that failed is named; its own error has the cause; all are in step afterwards."""
+    assert everywhere(rank) == rank()
+    cause = KeyError("word")
+    for failing in ({world() - 1}, {0}, set(range(world()))):
+
+        def work(failing: set[int] = failing) -> None:
+            if rank() in failing:
+                raise cause
+
+        try:
+            everywhere(work)
+        except SharedError as error:
+            assert str(error) == f"rank {min(failing)}: KeyError: 'word'"
+            assert error.__cause__ is (cause if rank() in failing else None)
+        else:
+            raise AssertionError("no error")
+        assert total(1) == world()
+
+
+def job_a_sum_on_the_first_rank_keeps_every_bit() -> None:
+    """Each number is one rank's own: -0.0, the smallest, not a number with a payload."""
+    own = torch.tensor([-0.0, 1e-45, float("nan"), -3.5])
+    own.view(torch.int32)[2] += 5
+    sent = torch.zeros(4 * world())
+    sent[4 * rank() : 4 * rank() + 4] = own
+    got = first_sum(sent)
+    assert rank() > 0 or torch.equal(got.view(torch.int32), own.repeat(world()).view(torch.int32))
 
 
 def job_plain_is_for_one_process() -> None:

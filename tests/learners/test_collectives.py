@@ -18,7 +18,7 @@ from ppo_lab.learners.collectives import gather, rank, rounds, share, total, wor
 @pytest.mark.parametrize("processes", [2, 3])
 def test_on_real_processes(processes: int, tmp_path: Path) -> None:
     jobs = [name for name in vars(collective_jobs) if name.startswith("job_")]
-    assert len(jobs) == 8
+    assert len(jobs) == 10
     for output in run_ranks(Path(collective_jobs.__file__), processes, tmp_path):
         assert [line for line in output.splitlines() if line.startswith("job_")] == jobs
 
