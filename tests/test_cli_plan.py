@@ -49,3 +49,13 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
 def test_mistakes_are_named(arguments: list[str], named: str) -> None:
     done = call(*arguments)
     assert done.exit_code == 2 and named in done.output and "Traceback" not in done.output
+
+
+def test_a_node_is_judged_too() -> None:
+    done = call("70B", "--devices", "64", "--generation", "sharded", "--recompute-every", "1", "--recompute",
+                "selective", "--load", "whole", "--node-memory", "2000", "--node-devices", "4")  # fmt: skip
+    setup = Setup(policy=SHAPES["70B"], devices=64, generation="sharded", recompute_every=1, recompute="selective",
+                  load="whole", node_memory=2e12, node_devices=4)  # fmt: skip
+    assert done.exit_code == 0 and done.output.splitlines() == [*lines(plan(choose_batches(setup)))]
+    assert "too much in a node's main memory, while loading" in done.output
+    assert "each rank loads its shards from folders" in done.output

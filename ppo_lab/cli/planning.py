@@ -37,31 +37,26 @@ def plan(
     generation: Annotated[str | None, typer.Option(help="gathered or sharded.", show_default="gathered")] = None,
     tensor: Annotated[int | None, typer.Option(metavar="T", show_default="1")] = None,
     pipeline: Annotated[int | None, typer.Option(metavar="P", show_default="1")] = None,
-    node_memory: Annotated[
-        float | None, typer.Option(metavar="GB", help="Main memory of a node.", show_default="1000")
-    ] = None,
+    node_memory: Annotated[float | None, typer.Option(metavar="GB", help="Of a node.", show_default="1000")] = None,
     node_devices: Annotated[int | None, typer.Option(help="Devices of a node.", show_default="8")] = None,
-    load: Annotated[
-        str | None, typer.Option(help="sharded (stage 3, from folders) or whole.", show_default="sharded")
-    ] = None,
+    load: Annotated[str | None, typer.Option(help="sharded (stage 3) or whole.", show_default="sharded")] = None,
 ) -> None:
     """Say what four models need on each device and on each node.
 
     And whether it fits, and what to change first.
     """
-    given: dict[str, Any] = dict(devices=devices, memory=memory and memory * 1e9, stage=stage, precision=precision,
-                                 master=master, offload=offload, recompute_every=recompute_every, recompute=recompute,
-                                 lora=lora, prompt=prompt, answer=answer, rows=rows, micro_batch=micro_batch,
-                                 sample_batch=sample_batch, generation=generation, tensor=tensor,
-                                 pipeline=pipeline, node_memory=node_memory and node_memory * 1e9,
-                                 node_devices=node_devices, load=load)  # fmt: skip
-    chosen = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in locals().items() if value is not None}
     with plain_errors():
         from ppo_lab.scale.memory import plan as make
         from ppo_lab.scale.memory.sheet import lines
 
-        for line in lines(make(setup_for(model, chosen))):
+        for line in lines(make(setup_for(given.pop("model"), in_bytes(given)))):
             out.print(line)
+
+
+def in_bytes(given: dict[str, Any]) -> dict[str, Any]:
+    """Memory in bytes, where a command has it in GB."""
+    return {name: value * 1e9 if name in ("memory", "node_memory") else value for name, value in given.items()}
 
 
 def setup_for(model: str, chosen: dict[str, Any]) -> Any:
