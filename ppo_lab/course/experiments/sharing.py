@@ -27,15 +27,15 @@ SAMPLES = 256
 REPEATS = 3  # the least of them: what else runs on the machine only adds
 
 
-def config_of(variant: str, seed: int, steps: int) -> RLHFConfig:
+def config_of(variant: str, seed: int, steps: int, *more: str) -> RLHFConfig:
     """The shipped short run under this critic; all start from the same policy, and separate from a copy of it."""
-    given = ["evaluation.every=1000", f"steps={steps}", f"seed={seed}", *VARIANTS[variant]]
+    given = ["evaluation.every=1000", f"steps={steps}", f"seed={seed}", *VARIANTS[variant], *more]
     return load_config("rlhf/start", given, world=RLHFConfig)
 
 
-def measured(variant: str, seed: int, steps: int, folder: Path) -> dict[str, Any]:
+def measured(variant: str, seed: int, steps: int, folder: Path, *more: str) -> dict[str, Any]:
     """One run: gold and score on held-out prompts, before and after; CPU-seconds; passes of a block; bytes."""
-    run = Run(config_of(variant, seed, steps), folder=folder)
+    run = Run(config_of(variant, seed, steps, *more), folder=folder)
     seconds, last = [], time.process_time()
     variances = []
     for step in run:
