@@ -1,6 +1,6 @@
-"""The cap times four: three rewards, two caps, and at the long cap five remedies; notebook 11 replays it.
+"""The cap times four: three rewards, two caps, and at the long cap six remedies; notebook 11 replays it.
 
-    python benchmarks/soak/length.py [--seeds 5] [--rewards mean_mood praise blame]
+    python benchmarks/soak/length.py [--seeds 10] [--rewards mean_mood praise blame]
 
 One row a run (`course.experiments.length.run_row`). The same seed shares prompts and noise over rewards, caps and
 remedies, so differences are paired; `mean_mood` gets the remedies. β, weights, rates and the remedies' settings were
@@ -25,7 +25,7 @@ KEPT = Path("runs") / "soak_length"
 
 def made(name: str, reward: str, cap: int, remedy: str, seed: int) -> dict[str, Any]:
     """The run's row, from disk or made now."""
-    path = KEPT / name / f"{reward}_{cap}_{remedy.replace('/', '-')}_{seed}.json"
+    path = KEPT / name / f"{reward}_{cap}_{remedy.replace("/", "-").replace(" ", "-")}_{seed}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def made(name: str, reward: str, cap: int, remedy: str, seed: int) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rewards", nargs="+", default=[*REWARDS], choices=REWARDS)
     options = parser.parse_args()
     name = revision()  # fails now, not after the runs, where the code is not committed

@@ -100,8 +100,8 @@ def scaled_optimum(ref_logp: Tensor, reward: Tensor, price: Tensor) -> Tensor:
 def best_logp(language: Language, *, beta: float, remedy: str = "none", reference_length: float = 1.0) -> Tensor:
     """What the objective under a remedy is best served by, log-prob of every text, (S,).
 
-    ``spread`` and ``sentences`` leave each row's sum as it is, so their best policy is that of ``none``; a controller
-    changes β alone.
+    ``spread`` and ``sentences`` leave each row's sum as it is, and ``λ 1`` the reward: their best policy is that of
+    ``none``; a controller changes β alone.
 
     Args:
         remedy: ``none``, ``L_ref/L`` (the KL of a text times L_ref/L), ``score/L`` (the score times L_ref/L).
@@ -112,8 +112,8 @@ def best_logp(language: Language, *, beta: float, remedy: str = "none", referenc
         return scaled_optimum(language.ref_logp, language.reward, positive(beta) * ratio)
     if remedy == "score/L":
         return optimal_logp(language.ref_logp, language.reward * ratio, beta=beta)
-    if remedy not in ("none", "controller", "spread", "sentences"):
-        raise ValueError(f"remedy must be none, controller, L_ref/L, score/L, spread or sentences, got {remedy!r}")
+    if remedy not in (known := ("none", "controller", "spread", "sentences", "λ 1")):
+        raise ValueError(f"remedy must be L_ref/L, score/L or one of {', '.join(known)}, got {remedy!r}")
     return optimal_logp(language.ref_logp, language.reward, beta=beta)
 
 

@@ -82,14 +82,14 @@ def test_what_the_objective_asks_for() -> None:
     short, best = lengths("mean", cap=3)
     assert abs(best - short) < 0.05, "under a short cap a mean leaves the length alone"
     assert lengths("mean", "L_ref/L")[1] > mean > lengths("mean", "score/L")[1]
-    for remedy in ("controller", "spread", "sentences"):
+    for remedy in ("controller", "spread", "sentences", "λ 1"):
         assert lengths("mean", remedy)[1] == mean
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match="worth must be one of mean, praise, blame, same, got 'love'"):
         mood_language(3, "love")
-    with pytest.raises(ValueError, match="remedy must be none, .* got 'hope'"):
+    with pytest.raises(ValueError, match="remedy must be L_ref/L, .* got 'hope'"):
         best_logp(mood_language(3, "mean"), beta=0.1, remedy="hope")
     with pytest.raises(ValueError, match="beta must be > 0"):
         scaled_optimum(torch.zeros(2), torch.zeros(2), torch.tensor([1.0, 0.0]))

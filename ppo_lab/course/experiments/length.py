@@ -1,4 +1,4 @@
-"""Notebook 11: the cap times four, β and the reward's scale as they were; three rewards, five remedies.
+"""Notebook 11: the cap times four, β and the reward's scale as they were; three rewards, remedies.
 
 Runs are paired by seed. One starts from the shipped policy that imitated long reviews, so its first rollout is of the
 untouched policy. A row says how it began (step 1), how it ended (mean of the last steps), and keeps what is drawn.
@@ -24,6 +24,7 @@ REMEDIES: dict[str, tuple[str, ...]] = {
     "score/L": ("reward.divide_by=length",),
     "spread": ("reward.placement=spread",),
     "sentences": ("reward.placement=sentences",),
+    "λ 1": ("ppo.lam=1",),
 }
 USUAL = 45.0  # mean length of the untouched policy's answers under the long cap
 KEPT = {
@@ -98,13 +99,13 @@ def against(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def second_half(rows: Rows, key: str, **where: Any) -> list[float]:
-    """Gain from the middle of each run to its end, both over `LAST` steps, as a share of the gain from the start."""
-    shares = []
+    """What was gained from the middle of each run to its end, both over `LAST` steps."""
+    gains = []
     for curve in column(rows, f"{key}_curve", **where):
         middle = len(curve) // 2
         now, then = sum(curve[-LAST:]) / LAST, sum(curve[middle - 1 : middle - 1 + LAST]) / LAST
-        shares.append((now - then) / max(abs(now - curve[0]), 1e-9))
-    return shares
+        gains.append(now - then)
+    return gains
 
 
 STORY = {  # what is told of the cap times four: the sentence, and the paired numbers that must lie beyond the limit
@@ -113,7 +114,7 @@ STORY = {  # what is told of the cap times four: the sentence, and the paired nu
     "long": ("long answers are pushed down more than shorter ones (share of tokens, long minus middle third)", "least"),
     "length": ("answers become shorter under the long cap (tokens, end minus start)", "most"),
     "token": ("KL a token looks controlled: no higher than under the short cap", "most"),
-    "stall": ("the total reward stalls: nothing is gained in the second half (share of the gain)", "most"),
+    "stall": ("the total reward stalls: nothing is gained in the second half (reward)", "most"),
 }
 
 
@@ -140,6 +141,7 @@ EXPECTED = {  # of each remedy: what should follow, the paired numbers held agai
                {"least": -LONG / 10, "most": LONG / 10}),
     "sentences": ("paid by sentence, the same score is reached sooner (score at the end, more than without)",
                   {"least": 0.0}),
+    "λ 1": ("with λ 1 answers stay longer than with 0.95 (tokens)", {"least": 0.0}),
 }  # fmt: skip
 
 
