@@ -25,7 +25,8 @@ KEPT = Path("runs") / "soak_length"
 
 def made(name: str, reward: str, cap: int, remedy: str, seed: int) -> dict[str, Any]:
     """The run's row, from disk or made now."""
-    path = KEPT / name / f"{reward}_{cap}_{remedy.replace("/", "-").replace(" ", "-")}_{seed}.json"
+    label = remedy.replace("/", "-").replace(" ", "-")
+    path = KEPT / name / f"{reward}_{cap}_{label}_{seed}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -73,7 +73,7 @@ def language_figure(rows: Rows) -> Figure:
         left.plot([i] * len(some), [row["end"] for row in some], "o", color=BLUE, ms=4, alpha=0.6, label=names[2])
     left.set(ylim=(0, LONG_TEXT + 0.5), ylabel="mean length, tokens")
     left.set_xticks(range(len(SCALES)), [*SCALES])
-    left.legend(loc="lower right", frameon=False, fontsize=9)
+    left.legend(loc="lower left", frameon=False, fontsize=9)
     for i, variant in enumerate(VARIANTS):
         some = [row for row in rows if (row["worth"], row["variant"], row["cap"]) == ("same", variant, LONG_TEXT)]
         right.plot([row["end"] for row in some], [i] * len(some), "o", color=BLUE, ms=4, alpha=0.6)
