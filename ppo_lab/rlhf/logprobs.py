@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from ppo_lab.core.distributions import categorical_logp, entropy
+from ppo_lab.core.distributions import categorical_logp
 from ppo_lab.learners.sharding import is_sharded
+
+from .blockwise import blockwise, law_of
 
 CHUNK_LOGITS = 1 << 22  # logits held at a time: 16 MiB in float32
 
@@ -95,8 +97,9 @@ def hidden_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-prob of each token and entropy of each distribution, from hidden states.
 
-    Rows go through the output layer a chunk at a time; with gradients on, a chunk's logits are recomputed in the
-    backward pass instead of kept. Never more than one chunk of logits exists.
+    Never more than one chunk of logits exists. Where a chunk is less than all of them, the output layer is computed
+    some words at a time and again in the backward pass (`blockwise`); one that is sharded, or no plain linear layer,
+    some rows at a time.
 
     Args:
         hidden: ``(..., D)`` state from which the token is predicted.
@@ -109,8 +112,7 @@ def hidden_logprobs(
     flat, targets = hidden.reshape(-1, hidden.shape[-1]), tokens.reshape(-1)
 
     def judge(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        logits = tempered(logits, temperature=temperature, suppress=suppress)
-        return categorical_logp(logits, wanted), entropy(logits)
+        return law_of(tempered(logits, temperature=temperature, suppress=suppress), wanted)
 
     def chunk(rows: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         return judge(head(rows), wanted)
@@ -120,6 +122,10 @@ def hidden_logprobs(
         logp, nats = _in_one_call(head, flat, targets, judge, size)
     elif len(flat) <= size:
         logp, nats = chunk(flat, targets)
+    elif isinstance(head, Head) and type(head.output) is nn.Linear:
+        words = CHUNK_LOGITS // (4 * len(flat))  # a quarter stays in the cache
+        logp, nats = blockwise(flat, head.output.weight, head.output.bias, targets, factor=head.scale, cap=head.cap,
+                               temperature=temperature, suppress=suppress, words=words)  # fmt: skip
     else:
         pairs = zip(flat.split(size), targets.split(size), strict=True)
         saved = torch.is_grad_enabled() and hidden.requires_grad
@@ -179,5 +185,7 @@ def _in_one_call(head: Head, flat: Tensor, targets: Tensor, judge: Judge, size: 
 
 def vocabulary(head: Callable[[Tensor], Tensor], flat: Tensor) -> int:
     """How many logits one row makes."""
+    if isinstance(head, Head) and type(head.output) is nn.Linear:
+        return head.output.out_features
     with torch.no_grad():
         return head(flat[:1]).shape[-1]

@@ -12,7 +12,7 @@ from math import ceil
 from ppo_lab.rlhf.logprobs import CHUNK_LOGITS
 from ppo_lab.scale.memory.shape import Shape
 
-LOGIT_KEPT = 17  # two log-softmaxes, an exponential and what it multiplies in float32, and a bool
+LOGIT_KEPT = 4  # one log-softmax in float32
 SIZE = {"fp32": 4, "bf16": 2, "fp16": 2}  # bytes of a number
 
 
