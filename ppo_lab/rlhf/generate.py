@@ -34,10 +34,10 @@ def inverse_cdf(logits: Tensor, uniform: Tensor) -> Tensor:
     tensor([0, 1])
     """
     probs = logits.double().softmax(-1)
-    cdf = probs.cumsum(-1)
-    token = torch.searchsorted(cdf, uniform.double()[:, None].contiguous(), right=True)[:, 0]
-    last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1)  # rounding may leave u above the whole sum
-    return torch.minimum(token, last)
+    token = torch.searchsorted(probs.cumsum(-1), uniform.double()[:, None].contiguous(), right=True)[:, 0]
+    if bool((token == probs.shape[-1]).any()):  # rounding left u above the whole sum
+        token = torch.minimum(token, probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(-1))
+    return token
 
 
 def positions(attention: Tensor) -> Tensor:
@@ -138,22 +138,26 @@ class Decoding:
         self.rows = torch.arange(len(prompts), device=prompts.tokens.device)
         self.attention, self.tokens = prompts.attention, prompts.tokens
         self.place = positions(prompts.attention)
+        self.padded = not bool(prompts.attention.all())  # else there is nothing to mask, now or later
 
     def next_logits(self) -> Tensor:
         """One forward over what the cache has not seen."""
-        out = self.model(input_ids=self.tokens, attention_mask=self.attention.long(), position_ids=self.place,
-                         use_cache=True, logits_to_keep=1,
-                         **({} if self.cache is None else {self.named: self.cache}))  # fmt: skip
+        mask = self.attention.long() if self.padded else None
+        out = self.model(input_ids=self.tokens, attention_mask=mask, position_ids=self.place, use_cache=True,
+                         logits_to_keep=1, **({} if self.cache is None else {self.named: self.cache}))  # fmt: skip
         self.cache = getattr(out, self.named)
         return out.logits[:, -1]
 
-    def go_on(self, token: Tensor, keep: Tensor) -> None:
-        """Append a token to each row, and let the rows outside ``keep`` go."""
-        if len(keep) < len(self.rows):
+    def go_on(self, token: Tensor, done: Tensor | None = None) -> None:
+        """Append a token to each row, and let the rows that are done go."""
+        if done is not None:
+            keep = (~done).nonzero()[:, 0]
             self.cache.batch_select_indices(keep)  # type: ignore[attr-defined]
             self.rows, self.attention, self.place = self.rows[keep], self.attention[keep], self.place[keep]
-        self.attention = torch.cat([self.attention, self.attention.new_ones(len(keep), 1)], dim=-1)
-        self.tokens, self.place = token[keep][:, None], self.place[:, -1:] + 1
+            token = token[keep]
+        if self.padded:
+            self.attention = torch.cat([self.attention, self.attention.new_ones(len(token), 1)], dim=-1)
+        self.tokens, self.place = token[:, None], self.place[:, -1:] + 1
 
 
 def _sample(
@@ -177,21 +181,23 @@ def _sample(
     stopped = torch.zeros(rows, dtype=torch.bool, device=device)
     stops, decoding = torch.tensor(sorted(stop_ids), device=device), Decoding(model, prompts)
     for t in range(max_new_tokens if rows else 0):
-        alive = decoding.rows
         logits = tempered(decoding.next_logits(), temperature=temperature, suppress=suppress)
-        drawn_from = logits if choose is None else choose(logits)
-        token = drawn_from.argmax(-1) if noise is None else inverse_cdf(drawn_from, noise[alive, t])
-        going = ~stopped[alive]  # all, where finished rows are let go
-        live = alive[going]
-        response[live, t], mask[live, t] = token[going], True
-        logp[live, t] = categorical_logp(logits, token).to(logp.dtype)[going]
-        done = torch.isin(token, stops)
-        stopped[alive[done]] = True
-        if in_step:
-            done = torch.zeros_like(done)
-        if bool(done.all()):
+        drawn_from, alive = logits if choose is None else choose(logits), decoding.rows
+        whole = len(alive) == rows  # columns are cheaper to write than rows by number
+        uniform = None if noise is None else noise[:, t] if whole else noise[alive, t]
+        token = drawn_from.argmax(-1) if uniform is None else inverse_cdf(drawn_from, uniform)
+        said = categorical_logp(logits, token).to(logp.dtype)
+        live = ~stopped[alive]  # all, where finished rows are let go
+        at = slice(None) if whole else alive
+        response[at, t], mask[at, t] = torch.where(live, token, pad_id), live
+        logp[at, t] = torch.where(live, said, 0)
+        done = torch.isin(token, stops) if len(stops) else torch.zeros_like(live)
+        count = int(done.sum())
+        if count:
+            stopped[alive[done]] = True
+        if count == len(alive) and not in_step:
             break
-        decoding.go_on(token, (~done).nonzero()[:, 0])
+        decoding.go_on(token, done if count and not in_step else None)
     return Responses(tokens=torch.cat([prompts.tokens, response], dim=-1), stopped=stopped, logp=logp, mask=mask,
                      attention=torch.cat([prompts.attention, mask], dim=-1), response=response, index=prompts.index,
                      policy_version=torch.full((rows,), version, device=device))  # fmt: skip
