@@ -189,7 +189,11 @@ def loss_and_sums(
     value_loss = (error * weight).sum()
     loss = cfg.value_coef * value_loss
     if policy_on:
-        loss = loss + policy_loss - cfg.entropy_coef * (entropy * weight).sum() + leash.beta * (ref_kl * weight).sum()
+        loss = loss + policy_loss
+        if cfg.entropy_coef > 0:  # else its backward pass is not asked for
+            loss = loss - cfg.entropy_coef * (entropy * weight).sum()
+        if leash.beta > 0:
+            loss = loss + leash.beta * (ref_kl * weight).sum()
 
     with torch.no_grad():
         steps = part.mask.sum().double()  # float64, and with it all sums

@@ -37,6 +37,7 @@ from .models.build import blocks_of, build_policy, context_of, load_policy, load
 from .models.folders import save_folder
 from .models.partial import upper_trunk
 from .models.recompute import recompute_blocks
+from .models.traps import redraw_output
 from .prompt_sampling import PromptOrder
 from .ptx import PretrainingMix, mix_of
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
@@ -173,7 +174,7 @@ def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Mo
         mixed_precision=config.precision,
     )  # fmt: skip
     if kind != "zero":
-        return (PlainLearner if kind == "plain" else DDPLearner)(module, **settings)
+        return (PlainLearner if kind == "plain" else DDPLearner)(module, fused=True, **settings)
     from ppo_lab.learners.zero import ZeroLearner
 
     return ZeroLearner(module, cfg=config.learner, generator="policy", **settings)
@@ -247,6 +248,7 @@ def build_actor_critic(
     config: RLHFConfig, policy: Any, tokenizer: Any, judges: dict[str, RewardModel]
 ) -> ActorCritic:
     """Policy with a value head, and the critic's trunk: from the reward model where that fits, else the policy's."""
+    redraw_output(policy)
     generator = seeding.generator(config.seed, "value head")
     head = ValueHead(policy.config.hidden_size, kind=config.critic.head, std=config.critic.head_std,
                      generator=generator)  # fmt: skip

@@ -103,9 +103,9 @@ def token_loss(model: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:
     Args:
         tokens: ``(B, L)``, padded on the right; attention: ``(B, L)`` bool, from lengths.
     """
-    hidden = model.base_model(input_ids=tokens, attention_mask=attention.long(), use_cache=False).last_hidden_state  # type: ignore[operator, union-attr]
-    predicted = attention[:, 1:]
-    logp, _ = hidden_logprobs(hidden[:, :-1][predicted], head_of(model), tokens[:, 1:][predicted])
+    predicted = attention[:, 1:]  # from what stands before; padding on the right is seen by padding alone: no mask
+    hidden = model.base_model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state  # type: ignore[operator, union-attr]
+    logp, _ = hidden_logprobs(hidden[predicted], head_of(model), tokens[:, 1:][predicted])
     return -logp.mean()
 
 

@@ -32,14 +32,17 @@ def trunk_of(model: nn.Module) -> nn.Module:
 def response_states(
     trunk: nn.Module, tokens: Tensor, attention: Tensor, steps: int, *, below: Tensor | None = None
 ) -> Tensor:
-    """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``; ``below``: see `partial`."""
+    """Hidden states from which the last ``steps`` tokens are predicted, ``(B, T, D)``; ``below``: see `partial`.
+
+    Nothing is predicted from the last token, so no trunk reads it.
+    """
     if faults.active("padding_attended"):
         attention = torch.ones_like(attention)
+    if not faults.active("shift_left_out"):
+        tokens, attention = tokens[:, :-1], attention[:, :-1]
     given = {"input_ids": tokens} if below is None else {"inputs_embeds": below}
     out = trunk(**given, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
-    if faults.active("shift_left_out"):
-        return out.last_hidden_state[:, -steps:]
-    return out.last_hidden_state[:, -steps - 1 : -1]
+    return out.last_hidden_state[:, -steps:]
 
 
 def copy_trainable(model: nn.Module) -> nn.Module:
