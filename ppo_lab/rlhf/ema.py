@@ -17,7 +17,7 @@ def of_average(learner: Learner, held: HeldOut, cfg: RLHFConfig) -> dict[str, fl
     """The fields ``eval_ema_*`` of `EvalMetrics`: the average's sampled answers, with the noise of every evaluation."""
     with learner.averaged():
         seen = judged(learner, held, answer(learner, held, seed=cfg.seed, greedy=False), cfg)
-    found = {
+    found: dict[str, float] = {
         name: float(learner.gather(seen[name].double()).mean())
         for name in ("score", "ref_kl_sum", "gold") if name in seen
     }  # fmt: skip

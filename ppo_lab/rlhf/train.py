@@ -114,7 +114,8 @@ class Run:
             # 6 epochs of clipped steps; a warming critic learns alone
             rate = rate_multiplier(self.step, cfg.optimizer, total=cfg.steps)
             actor_rate = 0.0 if self.step < cfg.critic.warmup else rate
-            beside = parts.mix and parts.mix.beside(self.step, steps=cfg.ppo.epochs * cfg.ppo.minibatches)
+            per_step = cfg.ppo.epochs * cfg.ppo.minibatches
+            beside = None if parts.mix is None else parts.mix.beside(self.step, steps=per_step)
             update = ppo_update(learner, batch, self.assess, cfg.ppo, seed=seeding.key(cfg.seed, self.step),
                                 actor=actor_rate, critic=rate, leash=leash_of(self.beta, cfg.kl),
                                 beside=beside)  # fmt: skip

@@ -55,7 +55,7 @@ def upper_trunk(trunk: nn.Module, shared: int) -> nn.Module:
     del kept[:shared]
     upper.config.num_hidden_layers = len(kept)  # type: ignore[union-attr]
     if getattr(upper.config, "layer_types", None):
-        upper.config.layer_types = upper.config.layer_types[shared:]  # type: ignore[union-attr]
+        upper.config.layer_types = upper.config.layer_types[shared:]  # type: ignore[union-attr, index]
     check_split(trunk, upper, shared)
     return upper
 
