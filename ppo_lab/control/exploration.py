@@ -65,11 +65,11 @@ class Predictor(nn.Module):
 
     @staticmethod
     def _net(observed: int, width: int, draw: torch.Generator) -> nn.Sequential:
-        net = nn.Sequential(nn.Linear(observed, width), nn.ReLU(), nn.Linear(width, width))
-        for layer in (net[0], net[2]):
+        first, second = nn.Linear(observed, width), nn.Linear(width, width)
+        for layer in (first, second):
             nn.init.orthogonal_(layer.weight, 2**0.5, generator=draw)
             nn.init.zeros_(layer.bias)
-        return net
+        return nn.Sequential(first, nn.ReLU(), second)
 
     def forward(self, x: Tensor) -> Tensor:
         """Squared error, mean over the outputs: (n, O) -> (n,)."""
@@ -97,7 +97,8 @@ class PredictionBonus:
         observed = int(np.prod(shape, dtype=int)) if shape else 1
         self.seen, self.sums = Moments((observed,)), Moments(())
         draw = seeding.generator(seed, "prediction bonus")
-        self.learner = PlainLearner(Predictor(observed, cfg, draw), actor_rate=cfg.rate, critic_rate=cfg.rate,
+        self.networks = Predictor(observed, cfg, draw)
+        self.learner = PlainLearner(self.networks, actor_rate=cfg.rate, critic_rate=cfg.rate,
                                     device="cpu")  # fmt: skip
 
     def pay(self, visit: Visit) -> np.ndarray:
@@ -123,7 +124,7 @@ class PredictionBonus:
     def state(self) -> dict[str, Any]:
         """All of it as plain numbers: the network is small."""
         weights = {name: [list(x.shape), x.flatten().tolist()] for name, x in self.learner.state().items()}
-        target = {n: [list(x.shape), x.flatten().tolist()] for n, x in self.learner.module.target.state_dict().items()}
+        target = {n: [list(x.shape), x.flatten().tolist()] for n, x in self.networks.target.state_dict().items()}
         return {"seen": self.seen.state(), "sums": self.sums.state(), "weights": weights, "target": target}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -134,7 +135,7 @@ class PredictionBonus:
         saved = {n: torch.tensor(x, dtype=now[n]).reshape(shape) for n, (shape, x) in state["weights"].items()}
         self.learner.load(saved)
         target = {n: torch.tensor(x).reshape(shape) for n, (shape, x) in state["target"].items()}
-        self.learner.module.target.load_state_dict(target)
+        self.networks.target.load_state_dict(target)
 
 
 def make_bonuses(
