@@ -91,7 +91,7 @@ POINTS = (
           "One process.", "17_zero3_multi_gpu"),
     Point("C16", "Length does not earn or cost by itself.",
           "Answers shrink or swell while the score stays.",
-          ("response_length", "ref_kl_token", "pushed_down_long"),
+          ("response_length", "ref_kl_token"),
           "Episodes whose length is the reward, as CartPole.", "11_kl_and_length"),
 )  # fmt: skip
 HEAD = ("", "what to check", "how it fails", "the log shows", "where it stops applying")
