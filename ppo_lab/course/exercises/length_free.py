@@ -11,10 +11,13 @@ from ppo_lab.course.exercises.exercise import Case, Exercise, Law, Wrong
 from ppo_lab.course.exercises.toys import Toys
 
 wrong = Wrong()
-CLOSE = {"rtol": 1e-6, "atol": 1e-6}
 
 
-def _each(holds: Callable[[Tensor, Tensor, Tensor], object]) -> Callable[[Sequence[Case], Sequence[Tensor]], bool]:
+def _near(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def _each(holds: Callable[..., object]) -> Callable[[Sequence[Case], Sequence[Tensor]], bool]:
     """A law about score, length and answer of single cases."""
     return lambda cases, values: all(bool(holds(*case.arguments.values(), x)) for case, x in
                                      zip(cases, values, strict=True))  # fmt: skip
@@ -29,20 +32,20 @@ def _only_length(score: Tensor, length: Tensor, x: Tensor) -> bool:
     off, direction = score - x, _centred(length)
     size = direction.square().sum()
     if size == 0:
-        return torch.allclose(off, torch.zeros_like(off), **CLOSE)
-    return torch.allclose(off, direction * (off @ direction) / size, **CLOSE)
+        return _near(off, torch.zeros_like(off))
+    return _near(off, direction * (off @ direction) / size)
 
 
 LAWS = (
     Law("There is one score an answer, (B,), and all are finite.",
         _each(lambda s, n, x: x.shape == s.shape and x.isfinite().all())),
-    Law("The mean score stays what it was.", _each(lambda s, n, x: torch.allclose(x.mean(), s.mean(), **CLOSE))),
+    Law("The mean score stays what it was.", _each(lambda s, n, x: _near(x.mean(), s.mean()))),
     Law("What is left does not go with length: Σ (score − mean)(L − mean) is 0.",
         _each(lambda s, n, x: abs(float(_centred(x) @ _centred(n))) < 1e-6 * max(1.0, float(n.square().sum())))),
     Law("Only a multiple of L − mean(L) was taken off, so answers of one length keep their differences.",
         _each(_only_length)),
     Law("Where all answers have one length, nothing changes.",
-        _each(lambda s, n, x: bool(_centred(n).abs().max() > 0) or torch.allclose(x, s, **CLOSE))),
+        _each(lambda s, n, x: bool(_centred(n).abs().max() > 0) or _near(x, s))),
 )  # fmt: skip
 
 

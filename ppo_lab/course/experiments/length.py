@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ppo_lab.config.language import RLHFConfig
+from ppo_lab.config import RLHFConfig, load_config
 
 T, LONG = 12, 48  # caps: one sentence, four sentences
 STEPS, LAST = 8, 3  # PPO steps of a run; steps at its end that are averaged
@@ -38,13 +37,13 @@ SENTENCES = "ppo_lab.rlhf.moods"
 
 def config(reward: str, cap: int, remedy: str = "none", *, seed: int = 0, steps: int = STEPS) -> RLHFConfig:
     """The settings of one run; ``score/L`` weighs the reward by the usual length, so that its scale stays."""
-    from ppo_lab.config import load_config
-
     weight = WEIGHTS[reward] * (USUAL if remedy == "score/L" else 1.0)
     source = f"reward.sources=[{{kind: callable, path: '{SENTENCES}:{reward}', weight: {weight}}}]"
-    return load_config("rlhf/length", [source, f"sampling.max_new_tokens={cap}", f"seed={seed}", f"steps={steps}",
-                                       f"evaluation.every={steps}", "evaluation.prompts=8", "corpus.size=1500",
-                                       *REMEDIES[remedy]])  # fmt: skip
+    changes = [source, f"sampling.max_new_tokens={cap}", f"seed={seed}", f"steps={steps}", f"evaluation.every={steps}",
+               "evaluation.prompts=8", "corpus.size=1500", *REMEDIES[remedy]]  # fmt: skip
+    found = load_config("rlhf/length", changes)
+    assert isinstance(found, RLHFConfig)
+    return found
 
 
 def run_row(reward: str, cap: int, remedy: str, seed: int, folder: Path, *, steps: int = STEPS) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def _short(x: float | None) -> float | None:
 Rows = Iterable[Mapping[str, Any]]
 
 
-def column(rows: Rows, key: str, **where: Any) -> list[float]:
+def column(rows: Rows, key: str, **where: Any) -> list[Any]:
     """``key`` of the rows that match, in the order of their seeds: columns are paired."""
     chosen = sorted((row for row in rows if all(row[k] == v for k, v in where.items())), key=lambda row: row["seed"])
     return [row[key] for row in chosen]

@@ -27,7 +27,7 @@ def curves_figure(rows: Rows) -> Figure:
     for ax, (reward, kind) in zip(axes, REWARDS.items(), strict=True):
         for cap, color in ((T, GREY), (LONG, ORANGE)):
             curves = column(rows, "length_curve", reward=reward, cap=cap, remedy="none")
-            shares = [[x / cap for x in curve] for curve in curves]  # type: ignore[attr-defined]
+            shares = [[x / cap for x in curve] for curve in curves]
             steps = range(1, len(shares[0]) + 1)
             for share in shares:
                 ax.plot(steps, share, color=color, lw=0.7, alpha=0.4)
@@ -92,10 +92,15 @@ def verdicts(rows: Rows) -> dict[str, dict[str, str]]:
     for reward in REWARDS:
         numbers = story(rows, reward)
         found[reward] = {
-            key: measure(numbers[key], **{side: 0.0}).verdict if len(numbers[key]) >= 5 else "cannot tell here"
+            key: _beyond(numbers[key], side) if len(numbers[key]) >= 5 else "cannot tell here"
             for key, (_, side) in STORY.items()
         }
     return found
+
+
+def _beyond(values: Sequence[float], side: str) -> str:
+    """Verdict on paired numbers that should lie above 0 ("least") or below ("most")."""
+    return (measure(values, least=0.0) if side == "least" else measure(values, most=0.0)).verdict
 
 
 def story_table(rows: Rows) -> None:
