@@ -94,7 +94,8 @@ def config_leaves() -> list[Leaf]:
         return [cls, *(c for sub in cls.__subclasses__() if sub.__module__.startswith("ppo_lab.") for c in below(sub))]
 
     classes = below(Config)
-    fields = [(cls, name, config_class(f.annotation)) for cls in classes for name, f in cls.model_fields.items()]
+    fields = [(cls, name, config_class(f.annotation)) for cls in classes for name, f in cls.model_fields.items()
+              if name in cls.__annotations__]  # an inherited one counts where it was written
     sections = {cls: frozenset(name for _, name, inner in fields if inner is cls) for cls in classes}
     return [Leaf(cls.__name__, name, sections[cls]) for cls, name, inner in fields if inner is None]
 
