@@ -1,0 +1,98 @@
+"""The tables of benchmarks/README.md, made from the figures in results/, so that they cannot drift.
+
+    python benchmarks/table.py [--check]
+
+What is not there is left out. With --check nothing is written; exit status 1 where the page is not what would be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BEGIN, END = "<!-- results: python benchmarks/table.py -->", "<!-- end of results -->"
+
+
+def ratio(r: dict[str, float]) -> str:
+    """Median and 95 % interval."""
+    return f"{r['median']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
+
+
+def rows_of(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def rlhf_step(found: dict[str, Any]) -> str:
+    """One iteration."""
+    rows = [[name, f"{row['seconds']:.2f}", f"{row['peak_mb']:.0f}", ", ".join(map(str, row["optimizer_steps"])),
+             ratio(found["ratios"][f"{name} / ours"]) if name != "ours" else ""]
+            for name, row in found["table"].items()]  # fmt: skip
+    return rows_of(["one iteration", "seconds", "peak MB", "optimizer steps", "its time / ours"], rows)
+
+
+def logprob(found: dict[str, Any]) -> str:
+    """Output layer trained and frozen."""
+    rows = [[case, name, f"{statistics.median(each['seconds'][name]):.2f}", f"{each['memory_mb'][name]:.0f}",
+             ratio(each["ours / peer"][name]) if name != "ours" else ""]
+            for case, each in found["cases"].items() for name in each["seconds"]]  # fmt: skip
+    return rows_of(["output layer", "log-probs at V = 49,152", "seconds", "MB", "ours / it"], rows)
+
+
+def gae(found: dict[str, Any]) -> str:
+    """Three shapes."""
+    rows = [[shape, name, f"{statistics.median(each['milliseconds'][name]):.2f}",
+             ratio(each["ours / peer"][name]) if name != "ours" else ""]
+            for shape, each in found["shapes"].items() for name in each["milliseconds"]]  # fmt: skip
+    return rows_of(["rows x steps", "GAE", "milliseconds", "ours / it"], rows)
+
+
+def generate(found: dict[str, Any]) -> str:
+    """Three batches."""
+    rows = [[batch, name, f"{rate:.0f}",
+             ratio(each["ours times as fast as"][name]) if name != "ours" else ""]
+            for batch, each in found["batches"].items()
+            for name, rate in each["tokens a CPU-second"].items()]  # fmt: skip
+    return rows_of(["batch", "sampling", "tokens a CPU-second", "ours / it"], rows)
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "rlhf_step": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae
+}  # fmt: skip
+
+
+def tables() -> str:
+    """All that there are figures for."""
+    parts = []
+    for name, table in TABLES.items():
+        path = HERE / "results" / f"{name}.json"
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            at = found["machine"]
+            threads = f"{at['threads']} thread{'s' if at['threads'] > 1 else ''}"
+            parts.append(f"`{found['command']}` ({threads}, load {at['load']}):\n\n{table(found)}\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    asked = parser.parse_args()
+    page = HERE / "README.md"
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    wanted = f"{before}{BEGIN}\n\n{tables()}\n{END}{rest.split(END)[1]}"
+    if asked.check:
+        return int(text != wanted)
+    page.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
