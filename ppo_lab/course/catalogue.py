@@ -73,6 +73,7 @@ WRITTEN: frozenset[str] = frozenset({
     "08_language_as_mdp",
     "09_sft_and_reward_model",
     "10_four_model_rlhf",
+    "11_kl_and_length",
     "16_memory_and_parallelism",
     "17_zero3_multi_gpu",
 })
