@@ -62,8 +62,23 @@ def generate(found: dict[str, Any]) -> str:
     return rows_of(["batch", "sampling", "tokens a CPU-second", "ours / it"], rows)
 
 
+def zero3(found: dict[str, Any]) -> str:
+    """Bytes, messages and seconds of a step by who owns what; KiB."""
+    parts = ("weights", "moments", "stepped copy", "gradients", "all live")
+    rows = []
+    for name, way in found["ways"].items():
+        kib = [*(way["held"][part] for part in parts), way["replica"],
+               *(way["sent"].get(phase, 0) for phase in ("update", "rollout and scores"))]  # fmt: skip
+        rows.append([name, str(way["processes"]), *(f"{x / 1024:,.0f}" for x in kib), f"{way['cpu a rank']:.2f}",
+                     f"{way['cpu']:.2f}", f"{way['wall']:.2f}", str(way["optimizer_steps"][0])])  # fmt: skip
+    head = ["KiB a rank", "ranks", *parts, "replica", "sent: update", "sent: rollout, scores", "CPU-s a rank",
+            "CPU-s in all", "wall s", "optimizer steps"]  # fmt: skip
+    return rows_of(head, rows)
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "rlhf_step": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae
+    "rlhf_step": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae,
+    "zero3": zero3,
 }  # fmt: skip
 
 
