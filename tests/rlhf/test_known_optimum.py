@@ -33,12 +33,12 @@ def solved(**options: object) -> Progress:
     return last
 
 
-def no_kl(*tensors: torch.Tensor, beta: float, estimator: str) -> torch.Tensor:
-    return token_rewards(*tensors, beta=0.0, estimator=estimator)
+def no_kl(*tensors: torch.Tensor, beta: float, estimator: str, placement: str) -> torch.Tensor:
+    return token_rewards(*tensors, beta=0.0, estimator=estimator, placement=placement)
 
 
-def wrong_sign(*tensors: torch.Tensor, beta: float, estimator: str) -> torch.Tensor:
-    return token_rewards(*tensors, beta=-beta, estimator=estimator)
+def wrong_sign(*tensors: torch.Tensor, beta: float, estimator: str, placement: str) -> torch.Tensor:
+    return token_rewards(*tensors, beta=-beta, estimator=estimator, placement=placement)
 
 
 # --- PPO on tables ---------------------------------------------------------------------------------------------------
