@@ -74,6 +74,7 @@ WRITTEN: frozenset[str] = frozenset({
     "09_sft_and_reward_model",
     "10_four_model_rlhf",
     "11_kl_and_length",
+    "12_reward_hacking",
     "16_memory_and_parallelism",
     "17_zero3_multi_gpu",
 })

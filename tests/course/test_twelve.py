@@ -13,7 +13,7 @@ from ppo_lab.core.kl import categorical_kl
 from ppo_lab.course.claims import measure
 from ppo_lab.course.experiments import overoptimisation as over
 from ppo_lab.course.experiments import pressed
-from ppo_lab.course.figures import hacks, pressure
+from ppo_lab.course.figures import hack_claims, hacks, pressure
 from ppo_lab.course.figures import overoptimisation as drawn
 from ppo_lab.exact.best_of_n import best_of_n_logp
 from ppo_lab.exact.optimum import optimal_logp
@@ -133,6 +133,21 @@ def test_the_figures_draw_every_arm() -> None:
     arms = {"untouched": "u", "middle": "β 0", "beta 0.2": "β 0.2"}
     left, middle, right = drawn.diversity_figure(rows_of_diversity(), arms, "middle").axes
     assert len(left.containers) == 3 and len(middle.containers) == len(right.containers) == 2
+
+
+def test_the_signals_are_those_of_the_log() -> None:
+    rows = [{"step": i, **{key: i * 0.5 for key in drawn.SIGNALS}} for i in (1, 2, 3)]
+    axes = drawn.signals_figure(rows).axes
+    assert [[*ax.get_lines()[0].get_ydata()] for ax in axes] == [[0.5, 1.0, 1.5]] * 4
+
+
+def test_every_claim_is_entered(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row for arm in hack_claims.CURES for row in made(arm, slope=0.4)]
+    hack_claims.claim_switches([*rows, *made("middle", slope=0.2)], hack_claims.CURES)
+    said = capsys.readouterr().out
+    assert said.count("Held here.") == len(hack_claims.CURES) and "Claim B11.mean-minus-std" in said
+    hack_claims.claim_diversity(rows_of_diversity())
+    assert "Claim B11.cold" in capsys.readouterr().out
 
 
 def test_the_table_of_fits_says_where_there_is_no_peak() -> None:

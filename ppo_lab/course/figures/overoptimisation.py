@@ -133,3 +133,18 @@ def switches_figure(rows: Rows, base: str, arms: Mapping[str, str]) -> Figure:
         ax.set_title(title, fontsize=10, loc="left")
     axes[0].legend(frameon=False, fontsize=8, loc="lower left")
     return figure
+
+
+SIGNALS = {"score_mean": "score", "gold_mean": "gold (hidden in real runs)", "ref_kl_sum": "KL, nats a review",
+           "distinct_2": "distinct-2"}  # fmt: skip
+
+
+def signals_figure(rows: Rows) -> Figure:
+    """Four curves of a log, a step apart: what is optimised, what was meant, how far, how varied."""
+    figure, axes = sheet(len(SIGNALS), size=(9.6, 2.4))
+    figure.subplots_adjust(0.05, 0.2, 0.99, 0.86, 0.24)
+    for ax, (key, title) in zip(axes, SIGNALS.items(), strict=True):
+        ax.plot([row["step"] for row in rows], [row[key] for row in rows], color=BLUE, lw=2)
+        ax.set_title(title, fontsize=10, loc="left")
+        ax.set_xlabel("step")
+    return figure
