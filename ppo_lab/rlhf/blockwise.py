@@ -40,6 +40,7 @@ class _Law(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_logp: Tensor | None, to_nats: Tensor | None) -> Any:
         law, tokens, nats = ctx.saved_tensors
+        to_logp = torch.zeros_like(nats) if to_logp is None else to_logp
         return _slope(law, nats, tokens, to_logp, to_nats), None
 
 
@@ -48,11 +49,8 @@ def _finite(x: Tensor) -> Tensor:
     return x.clamp(min=torch.finfo(x.dtype).min)
 
 
-def _slope(law: Tensor, nats: Tensor, tokens: Tensor, to_logp: Tensor | None, to_nats: Tensor | None) -> Tensor | None:
+def _slope(law: Tensor, nats: Tensor, tokens: Tensor, to_logp: Tensor, to_nats: Tensor | None) -> Tensor:
     """Gradient of the logits."""
-    if to_logp is None and to_nats is None:
-        return None
-    to_logp = torch.zeros_like(nats) if to_logp is None else to_logp
     slope = law.exp()
     if to_nats is None:
         slope.mul_(-to_logp[..., None])
