@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from counting import watch
 from small_runs import config
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -36,17 +37,6 @@ class Calls(TorchDispatchMode):
                 self.made += 1
                 self.largest = max(self.largest, x.numel())
         return out
-
-
-def watch(counts: Counter, name: str, module: nn.Module, argument: str) -> None:
-    """Count forwards and the tokens (or rows) that go in."""
-
-    def note(_: nn.Module, args: Any, kwargs: Any) -> None:
-        x = kwargs[argument] if argument in kwargs else args[0]
-        counts[f"{name} forwards"] += 1
-        counts[f"{name} tokens"] += x.numel() if argument == "input_ids" else x.shape[:-1].numel()
-
-    module.register_forward_pre_hook(note, with_kwargs=True)
 
 
 @pytest.fixture(scope="module")
