@@ -30,6 +30,10 @@ def test_a_batch_that_is_given_stays() -> None:
     assert "does not fit" in done.output and "change first: " in done.output
 
 
+def test_nought_is_none() -> None:
+    assert call("7B", "--lora", "0", "--recompute-every", "0").output == call("7B").output != ""
+
+
 def test_a_folder_is_read(tmp_path: Path) -> None:
     from transformers import LlamaConfig
 
@@ -44,6 +48,8 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
         (["8B"], "model '8B' is no known shape; did you mean"),
         (["7B", "--stage", "5"], "stage must be 0, 1, 2 or 3, got 5"),
         (["7B", "--tensor", "3"], "tensor x pipeline must divide devices"),
+        (["7B", "--lora", "-4"], "lora must be at least 1, or None for none, got -4"),
+        (["7B", "--recompute", "selective"], "recompute selective needs recompute-every"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], named: str) -> None:

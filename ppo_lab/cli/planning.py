@@ -24,7 +24,7 @@ def plan(
         int | None, typer.Option(metavar="K", help="Recompute every K-th block; 0: none.", show_default="0")
     ] = None,
     recompute: Annotated[str | None, typer.Option(help="block or selective.", show_default="block")] = None,
-    lora: Annotated[int | None, typer.Option(metavar="RANK", help="Train adapters.", show_default="off")] = None,
+    lora: Annotated[int | None, typer.Option(metavar="RANK", help="Train adapters.", show_default="0: off")] = None,
     prompt: Annotated[int | None, typer.Option(metavar="TOKENS", show_default="512")] = None,
     answer: Annotated[int | None, typer.Option(metavar="TOKENS", show_default="512")] = None,
     rows: Annotated[int | None, typer.Option(help="Sequences an optimizer step.", show_default="256")] = None,
@@ -67,8 +67,9 @@ def setup_for(model: str, chosen: dict[str, Any]) -> Any:
 
     known = settings_of(model) if is_scale_config(model) else {"policy": shape_for(model)}
     wanted = {**known, **chosen}
-    if wanted.get("recompute_every") == 0:
-        wanted["recompute_every"] = None
+    wanted |= {name: None for name in ("lora", "recompute_every") if wanted.get(name) == 0}
+    if chosen.get("recompute") == "selective" and wanted.get("recompute_every") is None:
+        raise ValueError("recompute selective needs recompute-every (which blocks), got none; add --recompute-every 1")
     setup = Setup(**wanted)
     return choose_batches(setup, free=[name for name in BATCHES if name not in wanted])
 

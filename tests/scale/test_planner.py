@@ -129,6 +129,11 @@ def test_batches_are_the_largest_that_fit() -> None:
     assert (hopeless.micro_batch, hopeless.sample_batch) == (1, 1) and not plan(hopeless).fits
 
 
+def test_a_micro_batch_is_never_fuller_than_a_ranks_rows() -> None:
+    whole, larger = (plan(replace(SMALL, micro_batch=n)).phases["update"] for n in (16, 100_000))
+    assert SMALL.rank_rows == 16 and larger == whole
+
+
 @pytest.mark.parametrize("model", ["7B", "13B", "70B"])
 @pytest.mark.parametrize("devices", [1, 8, 64])
 def test_advice_ends_in_a_plan_that_fits(model: str, devices: int) -> None:
@@ -202,6 +207,8 @@ def test_table_has_three_models_on_three_machines() -> None:
         ({"headroom": 1.0}, "headroom"),
         ({"micro_batch": 0}, "micro_batch must be at least 1"),
         ({"precision": "int4"}, "precision must be one of"),
+        ({"lora": -4}, "lora must be at least 1, or None for none, got -4"),
+        ({"recompute_every": 0}, "recompute_every must be at least 1, or None for none, got 0"),
     ],
 )
 def test_setups_that_cannot_be_are_named(wrong: dict[str, Any], named: str) -> None:

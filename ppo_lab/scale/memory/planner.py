@@ -183,13 +183,13 @@ def plan(setup: Setup) -> Plan:
         "logits": logits_bytes(policy, rows=rows, steps=setup.answer, tensor=setup.tensor),
         "buffers": gathers,
     }
-    held = min(setup.pipeline, setup.accumulation)
+    held, micro = min(setup.pipeline, setup.accumulation), min(setup.micro_batch, setup.rank_rows)  # never fuller
     update = {
         "activations": held * sum(
-            activation_bytes(shape, rows=setup.micro_batch, length=setup.length, precision=setup.precision,
+            activation_bytes(shape, rows=micro, length=setup.length, precision=setup.precision,
                              recompute_every=setup.recompute_every, recompute=setup.recompute,
                              layers=-(-shape.layers // setup.pipeline), tensor=setup.tensor) for shape in passed),
-        "logits": logits_bytes(policy, rows=setup.micro_batch, steps=setup.answer, tensor=setup.tensor),
+        "logits": logits_bytes(policy, rows=micro, steps=setup.answer, tensor=setup.tensor),
         "buffers": buffers(setup),
     }  # fmt: skip
     node = node_bytes(setup, n["trained"], n["frozen"], host)

@@ -77,6 +77,9 @@ class Setup:
                      "node_devices"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lora", "recompute_every"):
+            if (given := getattr(self, name)) is not None and given < 1:
+                raise ValueError(f"{name} must be at least 1, or None for none, got {given}")
         if self.stage not in (0, 1, 2, 3):
             raise ValueError(f"stage must be 0, 1, 2 or 3, got {self.stage}; 0 is plain data parallelism")
         for name, known in (("offload", OFFLOADS), ("generation", GENERATIONS), ("critic", CRITICS),
