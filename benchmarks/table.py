@@ -76,9 +76,21 @@ def zero3(found: dict[str, Any]) -> str:
     return rows_of(head, rows)
 
 
+def course(found: dict[str, Any]) -> str:
+    """Seconds a notebook, one after the other, and the check of all in two processes."""
+    rows = [[name, f"{row['cpu']:.1f}", f"{row['wall']:.1f}", f"`{row['largest']}` {row['largest_wall']:.1f}"]
+            for name, row in found["notebooks"].items()]  # fmt: skip
+    rows.append(["all", f"{found['total']['cpu']:.0f}", f"{found['total']['wall']:.0f}", ""])
+    check = found["nbval"]
+    if check is not None:
+        rows.append(["nbval of all, two processes" + ("" if check["passed"] else ", FAILED"), "",
+                     f"{check['wall']:.0f}", ""])  # fmt: skip
+    return rows_of(["notebook", "CPU-s", "wall s", "largest cell, wall s"], rows)
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "rlhf_step": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae,
-    "zero3": zero3,
+    "zero3": zero3, "course": course,
 }  # fmt: skip
 
 

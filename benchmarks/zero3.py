@@ -127,7 +127,6 @@ def held(learner: Any) -> dict[str, int]:
 
 def counter(world: int) -> Any:
     """A dispatch mode that adds up what the rank sends, by phase and kind of message."""
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     whole = (world - 1) / world
@@ -158,7 +157,6 @@ def counter(world: int) -> Any:
             self.sent[self.phase] += n
             self.messages[f"{self.phase}: {kind}"] += 1
 
-    torch.manual_seed(0)
     return Messages()
 
 
@@ -175,34 +173,17 @@ def rank(job: dict[str, Any]) -> None:
     figures: dict[str, Any] = {"cpu": [], "wall": [], "log": [], "replica": replica_bytes(learner)}
     if hasattr(learner, "held"):
         figures["elements"] = learner.held()
-    steps, step = iter(run), learner.step
+    steps = iter(run)
     next(steps)  # models are compiled, buffers made
 
-    def looked(*args: Any, **kwargs: Any) -> float:
-        figures["held"] = held(learner)
-        learner.step = step
-        return step(*args, **kwargs)
-
     for i in range(job["steps"] + 1):
-        last, messages = i == job["steps"], counter(collectives.world())
-        if last:
-            learner.step, update = looked, train.ppo_update
-
-            def marked(*args: Any, m: Any = messages, do: Any = update, **kwargs: Any) -> Any:
-                m.phase = "update"
-                done = do(*args, **kwargs)
-                m.phase = "log and checkpoint"
-                return done
-
-            train.ppo_update = marked
-            with messages:
-                row = next(steps)
-            figures |= {"sent": messages.sent, "messages": messages.messages, "unknown": sorted(messages.unknown)}
-        else:
-            wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), time.process_time()
+        if i < job["steps"]:
             row = next(steps)
             figures["cpu"].append(time.process_time() - cpu)
             figures["wall"].append(time.perf_counter() - wall)
+        else:
+            row = counted(lambda: next(steps), learner, train, figures, world=collectives.world())
         tokens = run.last_rollout.responses.tokens  # type: ignore[union-attr]
         numbers = {k: v for k, v in row.row().items() if isinstance(v, (int, float)) and not k.startswith("seconds")}
         figures["log"].append(numbers | {"texts": tokens.tolist()})
@@ -210,6 +191,28 @@ def rank(job: dict[str, Any]) -> None:
     (folder / f"{job['name']}.{collectives.rank()}.json").write_text(json.dumps(figures))
     run.close()
     processes.leave()
+
+
+def counted(go: Any, learner: Any, train: Any, figures: dict[str, Any], *, world: int) -> Any:
+    """One step whose messages are counted by phase, and what is held before its first optimizer step."""
+    messages, step, update = counter(world), learner.step, train.ppo_update
+
+    def looked(*args: Any, **kwargs: Any) -> float:
+        figures["held"] = held(learner)
+        learner.step = step
+        return step(*args, **kwargs)
+
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        messages.phase = "update"
+        done = update(*args, **kwargs)
+        messages.phase = "log and checkpoint"
+        return done
+
+    learner.step, train.ppo_update = looked, marked
+    with messages:
+        row = go()
+    figures |= {"sent": messages.sent, "messages": messages.messages, "unknown": sorted(messages.unknown)}
+    return row
 
 
 def replica_bytes(learner: Any) -> int:
