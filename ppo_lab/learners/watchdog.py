@@ -130,6 +130,8 @@ class Watchdog:
         """Say how this rank ended, and stop watching."""
         if not self.closed.is_set():
             self.closed.set()
+            if self.thread.is_alive() and self.thread is not threading.current_thread():
+                self.thread.join(GRACE)  # inside the store when Python ends, it would abort the process
             self.end = end
             try:
                 self._tell()

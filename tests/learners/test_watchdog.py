@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 from learners.gloo import TESTS
 
 from ppo_lab import checkpoint
-from ppo_lab.learners.watchdog import Report, verdict
+from ppo_lab.learners import watchdog
+from ppo_lab.learners.watchdog import Report, Watchdog, verdict
 from ppo_lab.scale.launch import free_port
 
 CALM = {0: Report(beat=3), 1: Report(beat=3)}
@@ -46,6 +49,26 @@ def test_a_rank_that_runs_in_circles_is_named_where_another_waits():
     assert judge(r0=waits, r1=Report(still=1, idle=44)) is None
     assert judge(r0=Report(still=46, waits=True), r1=circles) is None, "it was asked to wait"
     assert judge(r0=waits, r1=Report(idle=46, busy=True)) is None
+
+
+def test_a_closed_watchdog_is_out_of_the_store_and_has_the_last_word(monkeypatch: pytest.MonkeyPatch):
+    """A thread that Python's end finds inside the store aborts a process that has ended well."""
+    asked, said = threading.Event(), []
+
+    class Slow:
+        def set(self, name: str, value: str) -> None:
+            if threading.current_thread().name == "watchdog":
+                asked.set()
+                time.sleep(0.3)
+            said.append(json.loads(value)["end"])
+
+    monkeypatch.setattr(watchdog, "_store", lambda rank, world: Slow())
+    monkeypatch.setattr(watchdog, "BEAT", 0.01)
+    dog = Watchdog(patience=45)
+    dog.thread.start()
+    assert asked.wait(10)
+    dog.close()
+    assert not dog.thread.is_alive() and said[-1] == "done"
 
 
 def test_what_is_wrong_is_named():
