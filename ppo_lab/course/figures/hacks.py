@@ -21,7 +21,7 @@ def show_hacks(rows: Rows, title: str) -> None:
 
 def gao_lines(found: Mapping[str, tuple[Rows, str, Form]]) -> list[tuple[str, ...]]:
     """A line a curve: α, β, the share explained, and the √KL of the peak where every seed has one; means over seeds."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for name, (rows, arm, form) in found.items():
         fitted = fits(rows, arm, form)
         peaks = [fit.peak for fit in fitted]

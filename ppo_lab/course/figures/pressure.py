@@ -102,7 +102,7 @@ def build(figure: Figure) -> dict[str, Any]:
         for way, style, name, marker in (("n", "-", "best-of-n", "o"), ("beta", "--", "leash β", "s")):
             (line,) = left.plot([], [], style, color=color, lw=2, label=f"{label}, {name}")
             (dot,) = left.plot([], [], marker, color=color, ms=8)
-            artists[key, way] = (line, dot)
+            artists[f"{key} {way}"] = (line, dot)
     left.legend(loc="upper left", frameon=False, fontsize=8)
     artists["all"] = right.scatter([], [], s=5, color=GREY, alpha=0.6)
     artists["liked"] = right.scatter([], [], s=40, facecolors="none", edgecolors=ORANGE, linewidths=1.5)
@@ -118,7 +118,7 @@ def draw(artists: Mapping[str, Any], found: Mapping[str, Any], settings: Mapping
     for way, here in (("n", found["best_of"]), ("beta", found["leash"])):
         rows = found["curves"][way]
         for key in ("proxy", "gold"):
-            line, dot = artists[key, way]
+            line, dot = artists[f"{key} {way}"]
             line.set_data([0.0, *(row["root"] for row in rows)], [0.0, *(row[key] for row in rows)])
             dot.set_data([here["root"]], [here[key]])
         highest = max(highest, *(row["proxy"] for row in rows))
