@@ -23,6 +23,7 @@ from ppo_lab.course.exercises import (
     matters,
     memory,
     middle_mean,
+    pessimist,
     preferences,
     pushed,
     ranking,
@@ -60,7 +61,7 @@ EXERCISES: dict[str, Exercise] = {
         rlhf.TOKEN_REWARDS, update.PPO_LOSS, rlhf.ADAPTIVE_BETA,
         transfer.STOP_BONUS,
         lengths.LENGTH_PRICE, lengths.SPREAD_SCORE, pushed.PUSHED_DOWN, length_free.LENGTH_FREE,
-        hacking.BEST_OF_N, hacking.DISTINCT_N, hacking.PESSIMISTIC_SCORE, kth_of_n.KTH_OF_N,
+        hacking.BEST_OF_N, hacking.DISTINCT_N, pessimist.PESSIMISTIC_SCORE, kth_of_n.KTH_OF_N,
         memory.BYTES_PER_DEVICE, memory.PIPELINE_WAIT, memory.RECOMPUTED_BYTES, segments.SEGMENT_BYTES,
         ranks.RANK_MOMENTS, ranks.LOSS_FACTOR,
     )
