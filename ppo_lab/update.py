@@ -172,8 +172,7 @@ def loss_and_sums(
         lr = select((seen.logp.exp() / part.old_logp.exp()).log(), mask)
     if faults.active("ratio_outside_the_loop"):
         lr = select(seen.logp - seen.logp.detach(), mask)
-    value, target = select(seen.value, mask), select(part.return_, mask)
-    old_value = select(part.old_value, mask)
+    value, target, old_value = (select(x, mask) for x in (seen.value, part.return_, part.old_value))
     entropy = select(seen.entropy, mask)
 
     objective = policy_objective(seen, part, lr, cfg)

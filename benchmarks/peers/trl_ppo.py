@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import Any
 
 from relay import Station
 
 os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", TRANSFORMERS_OFFLINE="1", WANDB_DISABLED="true", TQDM_DISABLE="1")
 
 
-def main() -> None:
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True, help="folder with policy/ and reward/")
     parser.add_argument("--minibatches", type=int, default=1)
@@ -26,9 +27,24 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    station = Station()
+    return parser.parse_args()
 
+
+def settings(asked: argparse.Namespace) -> dict[str, Any]:
+    """What PPOConfig is given."""
+    return dict(
+        output_dir=f"{asked.model}/trl", report_to="none", use_cpu=True, bf16=False, fp16=False, seed=asked.seed,
+        gradient_checkpointing=False, learning_rate=asked.rate, lr_scheduler_type="constant",
+        per_device_train_batch_size=asked.batch, gradient_accumulation_steps=1, num_mini_batches=asked.minibatches,
+        num_ppo_epochs=asked.epochs, total_episodes=asked.batch * asked.rounds, response_length=asked.response,
+        local_rollout_forward_batch_size=asked.batch, temperature=1.0, stop_token=None, missing_eos_penalty=None,
+        kl_coef=0.05, num_sample_generations=0, save_strategy="no", eval_strategy="no", logging_steps=1,
+        disable_tqdm=True, dataloader_pin_memory=False,
+    )  # fmt: skip
+
+
+def main() -> None:
+    asked, station = options(), Station()
     import torch
     import transformers
     from datasets import Dataset
@@ -46,16 +62,7 @@ def main() -> None:
     drawn = torch.Generator().manual_seed(asked.seed)
     prompts = torch.randint(4, 1024, (asked.batch, asked.prompt), generator=drawn)
     data = Dataset.from_dict({"input_ids": prompts.tolist()})
-    config = ppo.PPOConfig(
-        output_dir=f"{asked.model}/trl", report_to="none", use_cpu=True, bf16=False, fp16=False, seed=asked.seed,
-        gradient_checkpointing=False, learning_rate=asked.rate, lr_scheduler_type="constant",
-        per_device_train_batch_size=asked.batch, gradient_accumulation_steps=1, num_mini_batches=asked.minibatches,
-        num_ppo_epochs=asked.epochs, total_episodes=asked.batch * asked.rounds, response_length=asked.response,
-        local_rollout_forward_batch_size=asked.batch, temperature=1.0, stop_token=None, missing_eos_penalty=None,
-        kl_coef=0.05, num_sample_generations=0, save_strategy="no", eval_strategy="no", logging_steps=1,
-        disable_tqdm=True, dataloader_pin_memory=False,
-    )  # fmt: skip
-    found: dict[str, float] = {"version": __version__}
+    found: dict[str, Any] = {"version": __version__}
     steps, generate = [0], ppo_trainer.batch_generation
 
     def wait_then_generate(*args: object, **options: object) -> object:
@@ -64,8 +71,8 @@ def main() -> None:
         return generate(*args, **options)
 
     ppo_trainer.batch_generation = wait_then_generate
-    trainer = ppo.PPOTrainer(args=config, processing_class=tokenizer, model=causal[0], ref_model=causal[1],
-                             reward_model=scalar[0], value_model=scalar[1], train_dataset=data,
+    trainer = ppo.PPOTrainer(args=ppo.PPOConfig(**settings(asked)), processing_class=tokenizer, model=causal[0],
+                             ref_model=causal[1], reward_model=scalar[0], value_model=scalar[1], train_dataset=data,
                              eval_dataset=data)  # fmt: skip
     trainer.log = lambda metrics, *args, **options: found.update(score=metrics["objective/scores"])
     trainer.callback_handler.callbacks.clear()

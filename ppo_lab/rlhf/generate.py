@@ -177,8 +177,7 @@ def _sample(
     rows, device = len(prompts), prompts.tokens.device
     response = torch.full((rows, max_new_tokens), pad_id, device=device)
     logp = torch.zeros(rows, max_new_tokens, device=device)
-    mask = torch.zeros(rows, max_new_tokens, dtype=torch.bool, device=device)
-    stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+    mask, stopped = (torch.zeros(size, dtype=torch.bool, device=device) for size in ((rows, max_new_tokens), (rows,)))
     stops, decoding = torch.tensor(sorted(stop_ids), device=device), Decoding(model, prompts)
     for t in range(max_new_tokens if rows else 0):
         logits = tempered(decoding.next_logits(), temperature=temperature, suppress=suppress)

@@ -179,6 +179,15 @@ def test_the_score_goes_clip_then_stop_token() -> None:
     assert final(score, stopped, clip=5, missing_eos="replace", penalty=9).tolist() == [5, -9, -9, 4]
 
 
+def test_a_long_answer_pays_less_for_a_nat() -> None:
+    length, mask = torch.tensor([4, 1, 0]), torch.tensor([[True] * 4, [True, False, False, False], [False] * 4])
+    price = rewards.kl_price(0.1, length, reference_length=2.0)
+    assert same(price, tensor(0.05, 0.2, 0.2), atol=1e-7)
+    paid = rewards.token_rewards(tensor(0, 0, 0), torch.ones_like(mask, dtype=torch.float64),
+                                 torch.zeros_like(mask, dtype=torch.float64), mask, beta=price)  # fmt: skip
+    assert same(paid, -price[:, None] * mask, atol=1e-7)
+
+
 def test_length_normalised() -> None:
     assert rewards.length_normalized(tensor(3, -2, 1, math.nan), torch.tensor([4, 1, 0, 0])).tolist() == [0.75, -2, 0,
     0]

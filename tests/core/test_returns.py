@@ -182,3 +182,22 @@ def test_b13_a_time_limit_is_not_death() -> None:
     # the scenario prints four decimals
     assert same(cut, torch.tensor([[2.5425, 1.7465, 0.9]], dtype=torch.float64), atol=5e-5)
     assert same(died, torch.tensor([[-6.2144, -7.5645, -9.0]], dtype=torch.float64), atol=5e-5)
+
+
+def test_a_flag_on_a_skipped_step_is_invisible() -> None:
+    """Random endings, masks and lengths against the recursion as the paper has it, one step at a time."""
+    draw = torch.Generator().manual_seed(0)
+    for steps in (1, 2, 3, 5, 8, 13, 21):
+        shape = (20, steps)
+        reward, value, after = (torch.randn(shape, generator=draw, dtype=torch.float64) for _ in range(3))
+        ended, terminated, mask = (torch.rand(shape, generator=draw) < share for share in (0.3, 0.1, 0.7))
+        found = returns.gae(reward, value, after, terminated=terminated, ended=ended, gamma=0.9, lam=0.8, mask=mask)
+        for row in range(len(reward)):
+            ahead = 0.0
+            for t in reversed(range(steps)):
+                if not mask[row, t]:
+                    assert found[row, t] == 0
+                    continue
+                delta = reward[row, t] + 0.9 * after[row, t] * (not terminated[row, t]) - value[row, t]
+                ahead = delta + 0.72 * ahead * (not (ended[row, t] or terminated[row, t]))
+                assert torch.isclose(found[row, t], ahead, rtol=0, atol=1e-12)

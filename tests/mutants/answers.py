@@ -169,9 +169,15 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
         "length_normalized": [
             (", length > 0) /", ", length >= 0) /"), ("min=1", "min=2"), ("/ length.clamp(min=1)", "* length"),
         ],
+        "kl_price": [
+            ("beta * reference", "reference"), ("/ length.clamp(min=1)", ""), ("min=1", "min=3"),
+            ("beta * reference_length / length.clamp(min=1)", "beta * length / reference_length"),
+            ("/ length.clamp(min=1)", "* length"),
+        ],
         "token_rewards": [
+            ("beta[..., None] if", "beta.mean() if"),
             ("last_step(mask)", "mask"), ("last_step(mask)) - penalty", "last_step(mask)) + penalty"),
-            ("beta * estimate", "estimate"), ("select(ref_logp, mask))\n", "ref_logp)\n"),
+            ("price * estimate", "estimate"), ("select(ref_logp, mask))\n", "ref_logp)\n"),
             ("select(logp, mask), select(ref_logp, mask)", "select(ref_logp, mask), select(logp, mask)"),
             ("[estimator]", "[\"k1\"]"), ("dim=-1", "dim=0"), ("last_step(mask)", "last_step(torch.ones_like(mask))"),
             (".clamp(min=1) - penalty", ".clamp(min=1) + penalty"), ("select(score, mask) /", "score /"),

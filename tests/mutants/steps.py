@@ -58,7 +58,7 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
             ("- 1):", "):"), ("target[..., 1:], target[..., -1:]", "target[..., :1], target[..., :-1]"),
             ("torch.where(ended,", "torch.where(terminated,"), ("gamma * later", "later"), ("- upcast(value)", ""),
             ("ended, one_step,", "ended, upcast(reward),"),
-            ("_ends(terminated, ended, torch.ones_like(ended))", "ended"),
+            ("_ends(terminated, ended, None)", "ended"),
         ],
         "gae": [
             ("gamma * lam", "gamma"), ("gamma * lam", "lam"), ("gamma * lam, ended", "gamma * lam, terminated"),
@@ -68,9 +68,12 @@ SOURCE: dict[str, dict[str, list[tuple[str, str]]]] = {
         ],
         "_ends": [("| terminated", ""), ("ended |", "")],
         "_sum_backwards": [
-            ("~ended[..., t]", "ended[..., t]"), ("select(ahead, ~ended[..., t])", "ahead"), ("[::-1]", ""),
-            ("select(here, mask[..., t])", "here"), ("torch.where(mask[..., t], here, ahead)", "here"),
-            ("~ended[..., t]", "~ended[..., t - 1]"), ("+ decay", "- decay"),
+            ("closed, 0)", "~closed, 0)"), (".masked_fill_(closed, 0)", ""), ("return select(x, mask)", "return x"),
+            ("else select(x, mask), x.shape", "else x.clone(), x.shape"), ("closed & mask[..., :-1]", "closed"),
+            ("weight.masked_fill(~mask[..., :-1], 1)", "weight"), (":-step] += (", ":-step] -= ("),
+            ("weight[..., :-step] * weight[..., step:]", "weight[..., step:]"),
+            ("closed[..., :-step] | closed[..., step:]", "closed[..., :-step]"), ("step *= 2", "step += 1"),
+            ("closed[..., :-step] | closed[..., step:]", "closed[..., step:]"),
         ],
     },
     "core.importance": {

@@ -26,7 +26,6 @@ EFFECTS = {
     "reward_model.center": "Higher: scores stay nearer to 0.",
     "reward_model.threshold": "Higher: a stricter entrance.",
     "reward.penalty": "Higher: answers that do not stop cost more.",
-    "reward.timeout": "Higher: slow callables are waited for.",
     "reward.batch": "Higher: fewer, larger forwards; more memory.",
     "kl.target": "Higher: the policy may go further from the reference.",
     "sampling.prompts": "Higher: less noise in a step, more time for it.",
