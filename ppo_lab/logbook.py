@@ -7,13 +7,14 @@ fixed prompts · ``baseline.json`` the evaluation before training · ``best.json
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import yaml
 from torch import Tensor
@@ -23,6 +24,12 @@ from ppo_lab.config.base import Config, ConfigError, build, dump, parse_yaml
 from ppo_lab.learners.collectives import SharedError, everywhere, once, rank, world
 from ppo_lab.learners.states import finish
 
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is held
+    fcntl = None  # type: ignore[assignment]
+
+_HELD: dict[Path, IO[str]] = {}  # folders that this process trains in
 LOGS = ("metrics.jsonl", "samples.jsonl")
 FREE = {"reward_model.allow_weak_reward_model", "reward_model.threshold", "reward.timeout", "checkpoint.keep",
         "log.trackers"}  # fmt: skip  # settings that change no number of a run, so a resumed one may change them
@@ -34,6 +41,27 @@ def begun(folder: Path) -> bool:
     return (folder / "config.yaml").is_file() and any(
         (folder / name).exists() for name in (*LOGS, "baseline.json", "models", "checkpoints")
     )
+
+
+def hold(folder: Path) -> None:
+    """From now on this process alone trains in the folder. The system lets go where a process ends, however it ends.
+
+    Raises:
+        ConfigError: another process trains in it.
+    """
+    if fcntl is None or folder.resolve() in _HELD:
+        return
+    file = open(folder / ".lock", "a", encoding="utf-8")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):  # else a file system without locks
+            file.close()
+            raise ConfigError(
+                f"folder must be of one process at a time, got {folder}, in which another one trains; wait for it "
+                "(a notebook lets go after run.close()), or choose another --folder"
+            ) from error
+    _HELD[folder.resolve()] = file
 
 
 class LogError(RuntimeError):
@@ -61,8 +89,8 @@ class Logbook:
         """Start a folder, or go on in one.
 
         Raises:
-            ConfigError: a new run in a folder that holds one, a resumed run without one or with another config, or a
-                folder that cannot be written.
+            ConfigError: a new run in a folder that holds one, a resumed run without one or with another config, a
+                folder that cannot be written, or one in which another process trains.
         """
         once(lambda: cls._begin(folder, config, resume=resume))
         return cls(folder, keep=keep, trackers=trackers)
@@ -81,6 +109,7 @@ class Logbook:
             _same_config(saved, config)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            hold(folder)
             _replace(saved, dump(config))
         except OSError as error:
             raise ConfigError(f"folder must be writable, got {folder} ({error}); choose another --folder") from error
@@ -178,7 +207,10 @@ class Logbook:
             raise
 
     def close(self) -> None:
-        """Flush the trackers."""
+        """Flush the trackers, let go of the folder."""
+        held = _HELD.pop(self.folder.resolve(), None)
+        if held is not None:
+            held.close()
         for tracker in self.trackers:
             tracker.finish()
         self.trackers = []

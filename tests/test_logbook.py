@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,3 +153,21 @@ def test_settings_that_change_no_number_may_change_on_resume(tmp_path):
     other = build(RLHFConfig, {"reward_model": {"pairs": 7}, "ppo": {"epochs": 1}})
     with pytest.raises(ConfigError, match=r"ppo.epochs must be 4 as in .* \(also different: reward_model.pairs\)"):
         book(tmp_path / "run", resume=True, config=other)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    """Refused by name while the other one lives; free again when it has ended, also without a word."""
+    held = f"from pathlib import Path; from ppo_lab.logbook import hold; hold(Path({str(tmp_path)!r})); "
+    other = subprocess.Popen([sys.executable, "-c", held + "print('held', flush=True); input()"], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+    with pytest.raises(ConfigError, match="one process at a time, got .* another one trains"):
+        book(tmp_path)
+    other.kill()
+    other.wait()
+    it = book(tmp_path)
+    book(tmp_path)  # the same process may look again: what it writes, it knows of
+    late = subprocess.run([sys.executable, "-c", held], capture_output=True, text=True)
+    assert late.returncode and "one process at a time" in late.stderr
+    it.close()
+    assert subprocess.run([sys.executable, "-c", held], capture_output=True).returncode == 0

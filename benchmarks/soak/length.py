@@ -3,9 +3,10 @@
     python benchmarks/soak/length.py [--seeds 10] [--rewards mean_mood praise blame]
 
 One row a run (`course.experiments.length.run_row`). The same seed shares prompts and noise over rewards, caps and
-remedies, so differences are paired; `mean_mood` gets the remedies. β, weights, rates and the remedies' settings were
-chosen on seed 100, those reported are 1, 2, 3, … A run that was made before at this revision is read back from
-``runs/soak_length``, so an interrupted study goes on. Writes ``ppo_lab/course/recorded/length.json``.
+remedies, so differences are paired; `mean_mood` gets the remedies. β, weights and the remedies' settings were chosen on
+seed 100, in twelve steps; the rate of the eight steps here keeps rate x steps. Reported are seeds 1, 2, 3, … A run
+that was made before at this revision is read back from ``runs/soak_length``, so an interrupted study goes on.
+Writes ``ppo_lab/course/recorded/length.json``.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def switches_figure(rows: Rows, base: str, arms: Mapping[str, str]) -> Figure:
             ax.plot([x + 0.2] * len(after), after, "o", color=ORANGE, ms=5, label="with" if x == 0 else None)
         ax.set_xticks(range(len(arms)), [*arms.values()], fontsize=9)
         ax.set_title(title, fontsize=10, loc="left")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2)  # clear of all dots
     return figure
 
 
