@@ -15,6 +15,7 @@ from torch import Tensor
 from ppo_lab.config.callables import load_callable
 from ppo_lab.config.reward import RewardConfig
 from ppo_lab.core.shaping import token_shaping
+from ppo_lab.learners.collectives import everywhere
 from ppo_lab.records import Responses
 
 from .score import Reward, RewardError, call
@@ -38,7 +39,8 @@ def shaped_tokens(responses: Responses, texts: Texts, cfg: RewardConfig, *, gamm
     """
     if cfg.potential is None:
         return None
-    phi = prefix_potentials(responses, texts, potential_of(cfg.potential), cfg)
+    potential = potential_of(cfg.potential)
+    phi = everywhere(lambda: prefix_potentials(responses, texts, potential, cfg))
     return token_shaping(cfg.potential_weight * phi, responses.mask, gamma=gamma)
 
 
