@@ -41,6 +41,6 @@ def group(name: str) -> tuple[Metric, ...]:
     """The metrics of one panel, in order.
 
     >>> [entry.name for entry in group("reference")]
-    ['eval_ref_kl_sum', 'ref_kl_sum', 'ref_kl_token', 'beta']
+    ['eval_ref_kl_sum', 'eval_ema_ref_kl_sum', 'ref_kl_sum', 'ref_kl_token', 'beta']
     """
     return tuple(entry for entry in REGISTRY.values() if entry.group == name)

@@ -117,7 +117,7 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
 
     a, b = rankdata(x), rankdata(y)
     a, b = a - a.mean(), b - b.mean()
-    size = float((a @ a) ** 0.5 * (b @ b) ** 0.5)
+    size = float(((a @ a) * (b @ b)) ** 0.5)
     return float(a @ b) / size if size else 0.0
 
 
