@@ -4,7 +4,8 @@
 
 Moments are uniform over the steps: so many lines of the log, then a part of a step's time; every fifth kill waits there
 for a checkpoint that is being written. The kill is a SIGKILL, and no launcher stands by to end the survivor. Asked of
-every kill: the survivor has ended by itself within 60 s and named the dead rank; the run resumed on two processes is
+every kill: the survivor has ended by itself within 60 s and named the dead rank (or, where the dead one fell after the
+last step, has ended well: nothing was left to wait for); the run resumed on two processes is
 bit-equal to one that was never stopped (metrics, samples, baseline, best, models, the last checkpoint's tensors and
 state; times and memory left out). Then a reward raises on one rank, and one never comes back: all ranks end, name it,
 and leave a checkpoint of the last step. Exit status 1 if anything differs, hangs or is nameless.
@@ -84,8 +85,8 @@ def start(config: Path, folder: Path, *options: str) -> list[subprocess.Popen[st
     return ranks
 
 
-def survivor(ranks: list[subprocess.Popen[str]], folder: Path, dead: int) -> tuple[float, str]:
-    """How long the other rank took to end, and its last line; it is ended after the limit."""
+def survivor(ranks: list[subprocess.Popen[str]], folder: Path, dead: int) -> tuple[float, str, int]:
+    """How long the other rank took to end, its last line and its exit status; it is ended after the limit."""
     begun, other = time.monotonic(), ranks[1 - dead]
     try:
         other.wait(LIMIT + 5)
@@ -95,7 +96,7 @@ def survivor(ranks: list[subprocess.Popen[str]], folder: Path, dead: int) -> tup
         process.wait()
     lines = folder.with_suffix(f".rank{1 - dead}").read_text().strip().splitlines()
     named = [line for line in lines if line.startswith(("error:", "rank 1: error:"))]
-    return time.monotonic() - begun, named[-1] if named else ""
+    return time.monotonic() - begun, named[-1] if named else "", ranks[1 - dead].returncode
 
 
 def rows(folder: Path) -> int:
@@ -131,9 +132,9 @@ def kill_once(
         return None
     ranks[dead].send_signal(signal.SIGKILL)
     done, torn = rows(folder), any((folder / "checkpoints").glob("*.partial"))
-    took, said = survivor(ranks, folder, dead)
+    took, said, status = survivor(ranks, folder, dead)
     return {"rank": dead, "steps_done": done, "drawn": round(moment, 2), "writing_a_checkpoint": torn,
-            "survivor_seconds": round(took, 1), "said": said.split(";")[0]}  # fmt: skip
+            "survivor_seconds": round(took, 1), "survivor_status": status, "said": said.split(";")[0]}  # fmt: skip
 
 
 def whole_run(config: Path, folder: Path) -> tuple[dict[str, Any], int, float]:
@@ -159,7 +160,8 @@ def kills(config: Path, folder: Path, wanted: int, seed: int) -> tuple[list[dict
         if found is not None:
             wrong = resumed(config, place)
             found["different"] = [wrong] if wrong else differences(whole, contents(place))
-            bad = bool(found["different"]) or found["survivor_seconds"] > LIMIT or "rank" not in found["said"]
+            over = found["steps_done"] == steps and found["survivor_status"] == 0
+            bad = bool(found["different"]) or found["survivor_seconds"] > LIMIT or not (over or "rank" in found["said"])
             failed += bad
             results.append(found)
             print(f"kill {len(results):2d}: {json.dumps(found)} {'WRONG' if bad else 'well'}", flush=True)
@@ -176,7 +178,7 @@ def fails(config: Path, folder: Path, way: str) -> dict[str, Any]:
     place = folder / f"{way}_run"
     ranks = start(config, place, source)
     ranks[1].wait()
-    took, said = survivor(ranks, place, 1)
+    took, said, _ = survivor(ranks, place, 1)
     itself = place.with_suffix(".rank1").read_text()
     saved = checkpoint.steps(place)
     well = all(f"rank 1: RewardError: reward {folder / way}.py:reward {words}" in x for x in (said, itself))
