@@ -62,8 +62,8 @@ def ours(layer: torch.nn.Linear) -> Logp:
     return lambda hidden, weight, tokens: hidden_logprobs(hidden, Head(layer), tokens)[0]
 
 
-def contestants(trained: bool) -> tuple[dict[str, Callable[[], None]], dict[str, float]]:
-    """Forward and backward of each, and its largest error against float64."""
+def contestants(trained: bool) -> tuple[dict[str, Callable[[], None]], dict[str, float], Callable[[], None]]:
+    """Forward and backward of each, its largest error against float64, and how to drop the gradients."""
     draw = torch.Generator().manual_seed(0)
     layer = torch.nn.Linear(WIDTH, VOCABULARY, bias=False).requires_grad_(trained)
     with torch.no_grad():
@@ -78,8 +78,11 @@ def contestants(trained: bool) -> tuple[dict[str, Callable[[], None]], dict[str,
                                  "TRL": trl, "linear_cross_entropy, chunks": in_chunks}  # fmt: skip
     calls, errors = {}, {}
 
-    def both(compute: Logp) -> None:
+    def forget() -> None:
         hidden.grad = layer.weight.grad = None
+
+    def both(compute: Logp) -> None:
+        forget()
         logp = compute(hidden, layer.weight, tokens)
         logp.backward(share if logp.dim() else None)
 
@@ -88,7 +91,7 @@ def contestants(trained: bool) -> tuple[dict[str, Callable[[], None]], dict[str,
             logp = compute(hidden, layer.weight, tokens).double()
         errors[name] = float((logp - (want if logp.dim() else want.sum())).abs().max()) / (1 if logp.dim() else ROWS)
         calls[name] = lambda compute=compute: both(compute)
-    return calls, errors
+    return calls, errors, forget
 
 
 def main() -> int:
@@ -100,8 +103,8 @@ def main() -> int:
     found: dict[str, Any] = {}
     good = True
     for case in ("trained", "frozen"):
-        calls, errors = contestants(case == "trained")
-        memory = {name: peak_mb(call) for name, call in calls.items()}
+        calls, errors, forget = contestants(case == "trained")
+        memory = {name: peak_mb(call, before=forget) for name, call in calls.items()}
         seconds = timed(calls, asked.rounds)
         middle = {name: sorted(each)[len(each) // 2] for name, each in seconds.items()}
         ratios = {name: paired(seconds["ours"], each) for name, each in seconds.items() if name != "ours"}

@@ -14,8 +14,13 @@ from relay import forget_peak, status_mb
 Call = Callable[[], Any]
 
 
-def peak_mb(call: Call) -> float:
-    """Memory that one call takes at most above what was there before it, result included."""
+def peak_mb(call: Call, *, before: Call | None = None) -> float:
+    """Memory that one call takes at most above what was there before it, result included.
+
+    ``before`` drops what an earlier call left, which this one would otherwise be credited for freeing.
+    """
+    if before is not None:
+        before()
     level = forget_peak()
     result = call()
     high = status_mb("VmHWM")

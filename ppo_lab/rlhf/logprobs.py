@@ -123,7 +123,7 @@ def hidden_logprobs(
     elif len(flat) <= size:
         logp, nats = chunk(flat, targets)
     elif isinstance(head, Head) and type(head.output) is nn.Linear:
-        words = CHUNK_LOGITS // (4 * len(flat))  # a quarter stays in the cache
+        words = CHUNK_LOGITS // (8 * len(flat))  # an eighth stays in the cache
         logp, nats = blockwise(flat, head.output.weight, head.output.bias, targets, factor=head.scale, cap=head.cap,
                                temperature=temperature, suppress=suppress, words=words)  # fmt: skip
     else:
