@@ -65,7 +65,7 @@ class Relay:
     """
 
     def __init__(self, commands: Mapping[str, tuple[Sequence[str], dict[str, str]]]):
-        self.rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
+        self.memory: dict[str, dict[str, Any]] = {}
         self.said: dict[str, dict[str, Any]] = {}
         self._at: dict[str, subprocess.Popen] = {}
         for name, (command, env) in commands.items():  # one after the other: imports are not part of the race
@@ -80,16 +80,21 @@ class Relay:
         return dict(json.loads(line))
 
     def run(self, rounds: int, *, warmup: int = 1, **words: Any) -> dict[str, list[dict[str, Any]]]:
-        """Every contestant once a round, the order turning; the warm-up is not kept. ``words`` go to all."""
+        """Every contestant once a round, the order turning; the warm-up is not kept. ``words`` go to all.
+
+        A last round is for `memory`, and not kept either.
+        """
         names = list(self._at)
         kept: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-        for i in range(warmup + rounds):
+        for i in range(warmup + rounds + 1):
             for name in names[i % len(names) :] + names[: i % len(names)]:
                 asked = self._at[name].stdin
-                asked.write(json.dumps(words) + "\n")  # type: ignore[union-attr]
+                asked.write(json.dumps({**words, "trim": i == warmup + rounds}) + "\n")  # type: ignore[union-attr]
                 asked.flush()  # type: ignore[union-attr]
                 figures = self._hear(name)
-                if i >= warmup:
+                if i == warmup + rounds:
+                    self.memory[name] = figures
+                elif i >= warmup:
                     kept[name].append(figures)
             print(f"round {i + 1 - warmup:>3}  " + "  ".join(
                 f"{name} {kept[name][-1]['cpu']:.3f}" for name in names if kept[name]), flush=True)  # fmt: skip

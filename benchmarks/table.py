@@ -31,10 +31,12 @@ def rows_of(head: list[str], rows: list[list[str]]) -> str:
 
 def rlhf_step(found: dict[str, Any]) -> str:
     """One iteration."""
+    ours = [name for name in ("ours", "compiled", "savings") if name in found["table"]]
     rows = [[name, f"{row['seconds']:.2f}", f"{row['peak_mb']:.0f}", ", ".join(map(str, row["optimizer_steps"])),
-             ratio(found["ratios"][f"{name} / ours"]) if name != "ours" else ""]
+             *(ratio(found["ratios"][f"{name} / {our}"]) if name not in ours else "" for our in ours)]
             for name, row in found["table"].items()]  # fmt: skip
-    return rows_of(["one iteration", "seconds", "peak MB", "optimizer steps", "its time / ours"], rows)
+    head = ["one iteration", "seconds", "peak MB", "optimizer steps", *(f"its time / {our}" for our in ours)]
+    return rows_of(head, rows)
 
 
 def logprob(found: dict[str, Any]) -> str:

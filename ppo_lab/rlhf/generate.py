@@ -19,6 +19,7 @@ from ppo_lab.learners.collectives import everywhere, most
 from ppo_lab.records import Prompts, Responses, concatenate, take
 
 from .logprobs import tempered
+from .models.compiled import uncompiled
 
 
 def inverse_cdf(logits: Tensor, uniform: Tensor) -> Tensor:
@@ -101,7 +102,8 @@ def generate(
     work, training = partial(_in_batches, model, prompts, noise, batch or max(rows, 1), options), model.training
     model.eval()
     try:
-        answers = everywhere(work) if together else work()
+        with uncompiled(getattr(model, "base_model", model)):
+            answers = everywhere(work) if together else work()
     finally:
         model.train(training)
     return answers if rows == wanted else take(answers, slice(0, wanted))

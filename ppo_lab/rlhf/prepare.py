@@ -34,12 +34,14 @@ from .generate import generate
 from .models.actor_critic import ActorCritic, Reference, ValueHead, copy_trainable, trunk_of
 from .models.adapters import add_adapters
 from .models.build import blocks_of, build_policy, context_of, load_policy, load_tokenizer, train_last_layers
+from .models.compiled import check_compiler, compile_trunks
 from .models.folders import save_folder
 from .models.partial import upper_trunk
 from .models.recompute import recompute_blocks
 from .models.traps import redraw_output
 from .prompt_sampling import PromptOrder
 from .ptx import PretrainingMix, mix_of
+from .reward_model.score import ScoreReader
 from .rewarding import RewardModel, build_scorer, check_sources, given, obtain_reward_models
 from .score import Reward, Scorer, call
 from .sft import train_sft
@@ -121,6 +123,8 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
         ConfigError: whatever is wrong with settings, files, models or the quality of the reward model.
     """
     gold, callables = gold_reward(config), {} if reward else check_sources(config)
+    if config.compile:
+        check_compiler()
     corpus = load_corpus(config.corpus, seed=config.seed)
     policy, tokenizer, encode = obtain_policy(config, corpus, folder / "models" / "sft")
     prompts, held_out = encode(corpus.train_prompts), encode(corpus.held_out_prompts)
@@ -168,6 +172,10 @@ def build_learner(config: RLHFConfig, module: nn.Module, frozen: dict[str, nn.Mo
         for part in (module.policy, module.critic):
             if part is not None:
                 recompute_blocks(part, every=every, kind=what)  # type: ignore[arg-type]
+    if config.compile:
+        critic = [] if module.critic is None else [module.critic]
+        readers = [part.model.base_model for part in frozen.values() if isinstance(part, ScoreReader)]
+        compile_trunks([trunk_of(module.policy), *critic, trunk_of(frozen["reference"].policy), *readers])  # type: ignore
     settings: dict[str, Any] = dict(
         frozen=frozen, actor_rate=optimizer.actor_rate, critic_rate=optimizer.critic_rate, betas=optimizer.betas,
         eps=optimizer.eps, weight_decay=optimizer.weight_decay, max_norm=optimizer.max_norm,

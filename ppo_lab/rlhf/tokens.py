@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import torch
@@ -85,7 +86,8 @@ def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, cl
     """
     if not texts:
         return []
-    rows = [list(row) for row in tokenizer(list(texts)).input_ids]
+    found = tokenizer(list(texts), return_attention_mask=False, return_token_type_ids=False)  # lengths say as much
+    rows = [list(row) for row in found.input_ids]
     bos, eos = tokenizer.bos_token_id, tokenizer.eos_token_id
     for row in rows:
         while bos is not None and row[:2] == [bos, bos]:
@@ -104,14 +106,13 @@ def pad_rows(rows: Sequence[Sequence[int]], fill: int, *, side: str) -> tuple[Te
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be left or right, got {side!r}")
-    longest = max(map(len, rows))
-    tokens = torch.full((len(rows), longest), fill)
-    attention = torch.zeros(len(rows), longest, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        place = slice(longest - len(row), longest) if side == "left" else slice(0, len(row))
-        tokens[i, place] = torch.tensor(row, dtype=torch.long)
-        attention[i, place] = True
-    return tokens, attention
+    lengths = torch.tensor([len(row) for row in rows])
+    longest = int(lengths.max())
+    gaps = [[fill] * (longest - len(row)) for row in rows]
+    full = zip(gaps, rows, strict=True) if side == "left" else zip(rows, gaps, strict=True)
+    tokens = torch.tensor([[*first, *second] for first, second in full], dtype=torch.long)
+    attention = torch.arange(longest) < lengths[:, None]
+    return tokens, attention.flip(-1) if side == "left" else attention
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, names: Sequence[str], *, field: str) -> list[int]:
@@ -196,7 +197,8 @@ def join(prompt: str, response: str) -> str:
 
 def decode_rows(tokenizer: PreTrainedTokenizerBase, tokens: Tensor, mask: Tensor) -> list[str]:
     """The words of each row where ``mask`` is True, special tokens left out."""
-    return [_plain(tokenizer, row[kept]) for row, kept in zip(tokens, mask, strict=True)]
+    pairs = zip(tokens.tolist(), mask.tolist(), strict=True)  # lists: a tensor a row is slower than its words
+    return [_plain(tokenizer, list(compress(row, kept))) for row, kept in pairs]
 
 
 def decode_answers(tokenizer: PreTrainedTokenizerBase, responses: Responses, *, chat: bool = False) -> list[str]:
@@ -218,8 +220,8 @@ def decode_answers(tokenizer: PreTrainedTokenizerBase, responses: Responses, *, 
     return answers
 
 
-def _plain(tokenizer: PreTrainedTokenizerBase, ids: Tensor) -> str:
-    return str(tokenizer.decode(ids.tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+def _plain(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def same_tokenizer(a: PreTrainedTokenizerBase, b: PreTrainedTokenizerBase) -> bool:
@@ -236,7 +238,7 @@ def first_difference(tokenizer: PreTrainedTokenizerBase, tokens: Tensor, attenti
     """
     for i, (row, mask) in enumerate(zip(tokens, attention, strict=True)):
         parts = row[mask].tolist()
-        whole = encode_texts(tokenizer, [_plain(tokenizer, row[mask])])[0]
+        whole = encode_texts(tokenizer, [_plain(tokenizer, parts)])[0]
         special = {tokenizer.eos_token_id, tokenizer.bos_token_id}
         parts, whole = ([t for t in ids if t not in special] for ids in (parts, whole))
         if parts != whole:

@@ -36,7 +36,7 @@ def config(pairs: int, *overrides: str) -> RLHFConfig:
     """The demo's reward model, eight answers a prompt, labels without noise (it comes later)."""
     made = load_config("rlhf/demo", [
         "reward_model.answers=8", f"reward_model.held_out_pairs={HELD_OUT}", "reward_model.noise=0",
-        f"reward_model.pairs={pairs}", *overrides,
+        "reward_model.epochs=4", f"reward_model.pairs={pairs}", *overrides,
     ])  # fmt: skip
     assert isinstance(made, RLHFConfig)
     return made

@@ -41,7 +41,9 @@ def response_states(
     if not faults.active("shift_left_out"):
         tokens, attention = tokens[:, :-1], attention[:, :-1]
     given = {"input_ids": tokens} if below is None else {"inputs_embeds": below}
-    out = trunk(**given, attention_mask=attention.long(), position_ids=positions(attention), use_cache=False)
+    if not bool(attention.all()):  # else the trunk's own positions are these, and there is nothing to mask
+        given |= {"attention_mask": attention.long(), "position_ids": positions(attention)}
+    out = trunk(**given, use_cache=False)
     return out.last_hidden_state[:, -steps:]
 
 

@@ -24,7 +24,7 @@ from .outline import outline
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-SHIPPED = Path(__file__).parent.parent / "shipped"  # made by `ppo-lab train` with rlhf/demo (seed 0); long: rlhf/length
+SHIPPED = Path(__file__).parent.parent / "shipped"  # by rlhf/demo, 4 epochs of rewards, seed 0; long: rlhf/length
 UNLIMITED = 1 << 20  # positions of a model that names no limit
 
 
