@@ -123,8 +123,7 @@ def prepare(config: RLHFConfig, folder: Path, *, reward: Reward | None = None) -
         ConfigError: whatever is wrong with settings, files, models or the quality of the reward model.
     """
     gold, callables = gold_reward(config), {} if reward else check_sources(config)
-    if config.compile:
-        check_compiler()
+    check_compiler(wanted=config.compile)
     corpus = load_corpus(config.corpus, seed=config.seed)
     policy, tokenizer, encode = obtain_policy(config, corpus, folder / "models" / "sft")
     prompts, held_out = encode(corpus.train_prompts), encode(corpus.held_out_prompts)

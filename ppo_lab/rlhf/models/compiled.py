@@ -15,12 +15,14 @@ from torch import nn
 from ppo_lab.config import ConfigError
 
 
-def check_compiler() -> None:
-    """Compile one line.
+def check_compiler(*, wanted: bool = True) -> None:
+    """Compile one line, where that is wanted.
 
     Raises:
         ConfigError: nothing can be compiled here, as where there is no C++ compiler.
     """
+    if not wanted:
+        return
     try:
         torch.compile(_probe)(torch.ones(2))
     except Exception as error:  # whatever a toolchain may say
