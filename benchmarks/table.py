@@ -1,4 +1,4 @@
-"""The tables of benchmarks/README.md, made from the figures in results/, so that they cannot drift.
+"""The tables of benchmarks/README.md and the READMEs, made from the figures in results/, so that they cannot drift.
 
     python benchmarks/table.py [--check]
 
@@ -109,17 +109,63 @@ def tables() -> str:
     return "\n".join(parts)
 
 
+def headlines() -> list[tuple[str, str, str, str]]:
+    """Task, peer, how many times as fast ours is, and the script that measures it."""
+
+    def kept(name: str) -> dict[str, Any]:
+        return dict(json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8")))
+
+    def turned(r: dict[str, float]) -> str:
+        return ratio({"median": 1 / r["median"], "low": 1 / r["high"], "high": 1 / r["low"]})
+
+    step, logs, gaes = kept("rlhf_step")["ratios"], kept("logprob")["cases"]["trained"], kept("gae")["shapes"]
+    rows = [(f"RLHF, one iteration, {name}", "TRL 1.12.0", ratio(step[f"trl / {key}"]), "rlhf_step")
+            for key, name in (("ours", "float32"), ("compiled", "float32, `compile: true`"),
+                              ("savings", "bfloat16, shared trunk, `compile: true`"))]  # fmt: skip
+    for batch, found in kept("generate")["batches"].items():
+        fast = found["ours times as fast as"]["transformers"]
+        rows.append((f"sampling, batch {batch}", "transformers `generate`", ratio(fast), "generate"))
+    name = logs["fastest_peer"]
+    share = logs["memory_mb"]["ours"] / logs["memory_mb"][name]
+    rows.append((f"log-probs, vocabulary of 49,152, in {share:.2f} of the memory", f"`{name}`",
+                 turned(logs["ours / peer"][name]), "logprob"))  # fmt: skip
+    for shape, found in gaes.items():
+        name = found["fastest_torch_peer"]
+        rows.append((f"GAE, {shape}", name, turned(found["ours / peer"][name]), "gae"))
+    rows.append(("CartPole-v1 until solved", "the faster of Stable-Baselines3 and a plain loop",
+                 f"{1 / kept('cartpole')['ratio']:.1f}", "cartpole"))  # fmt: skip
+    return rows
+
+
+def headline_table(head: list[str]) -> str:
+    """The READMEs' table."""
+    return rows_of(head, [[*row[:3], f"`benchmarks/{row[3]}.py`"] for row in headlines()])
+
+
+HEADS = {"README.md": ["task", "peer", "ours is so many times as fast", "measured by"],
+         "README.zh.md": ["任务", "对照", "我们快多少倍", "测量脚本"]}  # fmt: skip
+
+
+def pages() -> dict[Path, str]:
+    """Every page that holds figures, as it should be."""
+    made = {HERE.parent / name: headline_table(head) + "\n" for name, head in HEADS.items()}
+    made[HERE / "README.md"] = tables()
+    found = {}
+    for page, inside in made.items():
+        before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+        found[page] = f"{before}{BEGIN}\n\n{inside}\n{END}{rest.split(END)[1]}"
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
-    page = HERE / "README.md"
-    text = page.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    wanted = f"{before}{BEGIN}\n\n{tables()}\n{END}{rest.split(END)[1]}"
+    wanted = pages()
     if asked.check:
-        return int(text != wanted)
-    page.write_text(wanted, encoding="utf-8")
+        return int(any(page.read_text(encoding="utf-8") != text for page, text in wanted.items()))
+    for page, text in wanted.items():
+        page.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -288,3 +288,8 @@ def test_make_docs_says_what_it_did(tmp_path: Path) -> None:
     )
     assert done.stdout == "the documentation is up to date\n"
 
+
+
+def test_tables_of_speed_are_those_of_the_results():
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"], check=False)
+    assert done.returncode == 0, "python benchmarks/table.py writes them anew"
