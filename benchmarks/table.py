@@ -121,7 +121,7 @@ def headlines() -> list[tuple[str, str, str, str]]:
     step, logs, gaes = kept("rlhf_step")["ratios"], kept("logprob")["cases"]["trained"], kept("gae")["shapes"]
     rows = [(f"RLHF, one iteration, {name}", "TRL 1.12.0", ratio(step[f"trl / {key}"]), "rlhf_step")
             for key, name in (("ours", "float32"), ("compiled", "float32, `compile: true`"),
-                              ("savings", "bfloat16, shared trunk, `compile: true`"))]  # fmt: skip
+                              ("savings", "bfloat16, `compile: true`"))]  # fmt: skip
     for batch, found in kept("generate")["batches"].items():
         fast = found["ours times as fast as"]["transformers"]
         rows.append((f"sampling, batch {batch}", "transformers `generate`", ratio(fast), "generate"))

@@ -78,7 +78,9 @@ def main() -> int:
     good = sum(map(holds, rows))
     print(f"{good} of {len(rows)} seeds: gold >= 0.70, KL < 8 nats, grammatical share within 5 points of the SFT model")
     if options.out is not None:
-        command = "python benchmarks/soak/embedded.py " + " ".join([f"--seeds {options.seeds}", *options.overrides])
+        first = [f"--first {options.first}"] * (options.first > 0)
+        words = [f"--seeds {options.seeds}", *first, *options.overrides]
+        command = "python benchmarks/soak/embedded.py " + " ".join(words)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps({"command": command.strip(), "rows": rows}, indent=1) + "\n")
     return 0 if good == len(rows) else 1
