@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -26,12 +25,11 @@ def main() -> int:
 
     figure, axis = pyplot.subplots(figsize=(9, 4.2), layout="constrained")
     rows = headlines()[::-1]
-    for y, (_, _, said, _) in enumerate(rows):
-        middle, low, high = (*map(float, re.findall(r"[0-9.]+", said)), None, None)[:3]
-        axis.plot(middle, y, "o", color="C0")
-        if low is not None and high is not None:
-            axis.plot([low, high], [y, y], "-", color="C0", linewidth=2)
-        axis.annotate(f"{middle:.2f}", (middle, y), xytext=(7, 0), textcoords="offset points", va="center")
+    for y, (_, _, r, _) in enumerate(rows):
+        axis.plot(r["median"], y, "o", color="C0")
+        if "low" in r:
+            axis.plot([r["low"], r["high"]], [y, y], "-", color="C0", linewidth=2)
+        axis.annotate(f"{r['median']:.2f}", (r["median"], y), xytext=(7, 0), textcoords="offset points", va="center")
     axis.axvline(1, color="0.5", linewidth=1, linestyle="--")
     axis.set_xscale("log")
     axis.set_xticks([1, 2, 5, 10, 20], ["1: as fast as the peer", "2", "5", "10", "20"])

@@ -96,6 +96,8 @@ class Relay:
                     self.memory[name] = figures
                 elif i >= warmup:
                     kept[name].append(figures)
+            if i == warmup + rounds:
+                break
             print(f"round {i + 1 - warmup:>3}  " + "  ".join(
                 f"{name} {kept[name][-1]['cpu']:.3f}" for name in names if kept[name]), flush=True)  # fmt: skip
         return kept

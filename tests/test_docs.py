@@ -289,7 +289,6 @@ def test_make_docs_says_what_it_did(tmp_path: Path) -> None:
     assert done.stdout == "the documentation is up to date\n"
 
 
-
-def test_tables_of_speed_are_those_of_the_results():
+def test_tables_of_speed_are_those_of_the_results() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"], check=False)
     assert done.returncode == 0, "python benchmarks/table.py writes them anew"

@@ -273,15 +273,12 @@ class RLHFConfig(Config):
             raise ValueError(
                 f"precision fp16 needs learner.kind zero (DeepSpeed scales the loss), got {self.learner.kind}; use bf16"
             )
-        unlike = {"learner.kind": self.learner.kind == "zero", "critic.trunk": self.critic.trunk == "partial",
-                  "learner.recompute_every": self.learner.recompute_every is not None}  # fmt: skip
-        if self.compile and any(unlike.values()):
-            field = next(name for name, on in unlike.items() if on)
-            got = getattr(getattr(self, field.split(".")[0]), field.split(".")[1])
-            raise ValueError(
-                f"compile needs whole trunks that nobody looks into, got {field} {got}; set compile: false, or leave "
-                f"{field} out"
-            )
+        every = self.learner.recompute_every
+        inside = {"learner.kind zero": self.learner.kind == "zero", f"learner.recompute_every {every}": bool(every),
+                  "critic.trunk partial": self.critic.trunk == "partial"}  # fmt: skip
+        if self.compile and any(inside.values()):
+            got = next(name for name, on in inside.items() if on)
+            raise ValueError(f"compile needs trunks that nobody looks into, got {got}; leave one of the two out")
         if self.precision != "no" and self.sampling.old_logp == "sampler":
             raise ValueError(
                 f"sampling.old_logp must be recompute under precision {self.precision} (the KV cache is off by up to "
