@@ -43,7 +43,8 @@ def settings(models: Path, minibatches: int, seed: int, changes: list[str]) -> A
 
     corpus = models / "prompts.jsonl"
     changes = [
-        f"seed={seed}", "steps=100000", f"policy.path={models / 'policy'}", "policy.context=256", "sft.steps=0",
+        f"seed={seed}", "steps=100000", "policy.context=256", "sft.steps=0",
+        f"threads={os.environ['OMP_NUM_THREADS']}", f"policy.path={models / 'policy'}",
         "corpus.kind=jsonl", f"corpus.path={corpus}", "corpus.prompt_field=prompt", "corpus.held_out=1",
         "evaluation.prompts=1", "evaluation.every=100000", "checkpoint.every=100000", "reward.references=64",
         f"sampling.prompts={BATCH}", f"sampling.max_new_tokens={RESPONSE}", f"ppo.epochs={EPOCHS}",

@@ -91,7 +91,7 @@ def course(found: dict[str, Any]) -> str:
 
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "rlhf_step": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae,
+    "rlhf_step": rlhf_step, "rlhf_step_two": rlhf_step, "generate": generate, "logprob": logprob, "gae": gae,
     "zero3": zero3, "course": course,
 }  # fmt: skip
 
@@ -104,7 +104,7 @@ def tables() -> str:
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
             at = found["machine"]
-            threads = f"{at['threads']} thread{'s' if at['threads'] > 1 else ''}"
+            threads = f"{at['threads']} thread" if at["threads"] == 1 else f"{at['threads']} pinned threads, wall clock"
             parts.append(f"`{found['command']}` ({threads}, load {at['load']}):\n\n{table(found)}\n")
     return "\n".join(parts)
 
